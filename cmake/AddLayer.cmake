@@ -1,0 +1,86 @@
+# A layer is a folder of src/, one static library, and one test program made of tests/<layer>/*_test.cc.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these where inlining hides that a value is set.
+  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict)
+endif()
+
+function(add_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  list(TRANSFORM ARG_DEPS PREPEND polysil_)
+  if(sources)
+    add_library(polysil_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(polysil_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(polysil_${name} ${scope}
+    ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(polysil_${name} ${scope} ${ARG_DEPS} ${ARG_LIBS} Threads::Threads)
+  add_layer_test(${name} ${ARG_TEST_DEPS})
+endfunction()
+
+# Tests of a layer: every tests/<layer>/*_test.cc in one program, test_<layer>.
+function(add_layer_test name)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc)
+  if(NOT tests)
+    return()
+  endif()
+  add_executable(test_${name} ${tests})
+  target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(test_${name} PRIVATE
+    POLYSIL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    POLYSIL_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
+  list(TRANSFORM ARGN PREPEND polysil_ OUTPUT_VARIABLE deps)
+  list(REMOVE_ITEM deps polysil_fakes)
+  target_link_libraries(test_${name} PRIVATE polysil_${name} ${deps} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 1200)
+endfunction()
+
+# kernels/: math on raw pointers, one instruction set per file suffix. No contraction: the same
+# operations in the same order give the same bits on every instruction set.
+function(add_kernels)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS
+       ${CMAKE_SOURCE_DIR}/kernels/reference/*.cc ${CMAKE_SOURCE_DIR}/kernels/cpu/*.cc)
+  if(NOT sources)
+    add_library(polysil_kernels INTERFACE)
+    target_include_directories(polysil_kernels INTERFACE ${CMAKE_SOURCE_DIR})
+    return()
+  endif()
+  add_library(polysil_kernels STATIC ${sources})
+  target_include_directories(polysil_kernels PUBLIC ${CMAKE_SOURCE_DIR})
+  target_compile_options(polysil_kernels PRIVATE -O3 -ffp-contract=off)
+  foreach(source ${sources})
+    if(source MATCHES "_avx2\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    elseif(source MATCHES "_avx512\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni")
+    endif()
+  endforeach()
+  add_layer_test(kernels)
+endfunction()
+
+function(add_program name layer)
+  file(GLOB main CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${layer}/main.cc)
+  if(NOT main)
+    return()
+  endif()
+  add_executable(${name} ${main})
+  target_link_libraries(${name} PRIVATE polysil_${layer})
+endfunction()
+
+# bench/<layer>_bench.cc: a Google Benchmark program bench_<layer>, linked against that layer.
+function(add_benchmarks)
+  file(GLOB benches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*_bench.cc)
+  foreach(source ${benches})
+    get_filename_component(stem ${source} NAME_WE)
+    string(REPLACE "_bench" "" layer ${stem})
+    add_executable(bench_${layer} EXCLUDE_FROM_ALL ${source})
+    target_compile_definitions(bench_${layer} PRIVATE POLYSIL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_link_libraries(bench_${layer} PRIVATE polysil_${layer} benchmark::benchmark)
+  endforeach()
+endfunction()

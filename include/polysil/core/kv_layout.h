@@ -1,0 +1,25 @@
+// KvLayout: how one replica lays out the KV of one block. A value, free of devices.
+// Block-major: block -> layer -> K then V -> head -> token -> head_size elements.
+#pragma once
+
+#include <cstdint>
+
+#include "polysil/core/dtype.h"
+
+namespace polysil {
+
+struct KvLayout {
+  int32_t layers = 0;
+  int32_t kv_heads = 0;
+  int32_t head_size = 0;
+  int32_t tokens_per_block = 16;
+  DType dtype = DType::kF16;  // kF16 or kF32
+
+  int64_t element_bytes() const { return Info(dtype).bytes_per_block; }
+  int64_t head_bytes() const { return int64_t{tokens_per_block} * head_size * element_bytes(); }
+  // K (or V) of one layer of one block: [kv_heads, tokens_per_block, head_size].
+  int64_t plane_bytes() const { return kv_heads * head_bytes(); }
+  int64_t block_bytes() const { return int64_t{layers} * 2 * plane_bytes(); }
+};
+
+}  // namespace polysil

@@ -1,0 +1,82 @@
+// The step: what the scheduler hands down and what comes back. Plain data, the protocol between engine
+// and executor: a sequence is sent in full once (SequenceStart) and as a difference ever after.
+// Chunked prefill, prefix hits, preemption and resumption are the same arithmetic on tokens_computed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "polysil/base/ids.h"
+#include "polysil/base/status.h"
+#include "polysil/core/request.h"
+
+namespace polysil {
+
+// What an executor accepts in one step. Data, not a subclass: the one scheduler obeys it.
+struct StepLimits {
+  int32_t tokens_max = 512;             // rows of a step
+  int32_t sequences_max = 64;           // sequences of a step
+  int32_t prefill_sequences_max = 64;   // sequences with more than one row
+  bool mixes_prefill_and_decode = true;
+  std::vector<int32_t> token_buckets;     // rising; rows are padded up to one; empty: any count
+  std::vector<int32_t> sequence_buckets;  // likewise for sequences
+  int32_t steps_in_flight_max = 1;
+};
+
+// Sent with the first step that runs a sequence.
+struct SequenceStart {
+  SequenceId id;
+  int32_t sequence_index = 0;  // 0 .. request->sequences - 1; keys the sampler's draws
+  std::shared_ptr<const Request> request;
+};
+
+struct ScheduledSequence {
+  SequenceId id;
+  // This step computes positions [tokens_computed, tokens_computed + tokens) of prompt and output.
+  int32_t tokens_computed = 0;
+  int32_t tokens = 0;
+  // True on the first run and after a preemption: the executor's block table is cleared first.
+  bool blocks_replaced = false;
+  std::vector<BlockId> blocks_new;  // appended to the sequence's block table
+  bool sample = false;              // choose a token from the last row
+};
+
+struct ScheduledStep {
+  int64_t step_id = 0;  // rising by one
+  std::vector<SequenceStart> started;
+  std::vector<SequenceId> ended;  // the executor may forget these; applied before `started`
+  std::vector<ScheduledSequence> sequences;
+  int32_t tokens_total = 0;  // sum of sequences[i].tokens
+};
+
+struct TokenLogprob {
+  TokenId id = 0;
+  float logprob = 0.0F;  // natural logarithm, of the model's raw distribution
+};
+
+// One position of an output (or of a prompt) with its alternatives, best first.
+struct TokenLogprobs {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;
+};
+
+struct SequenceResult {
+  SequenceId id;
+  Status status;  // not OK: this row failed (non-finite logits, say); the others stand
+  std::optional<TokenId> token;             // where `sample` was set
+  std::optional<TokenLogprobs> logprobs;    // where SamplingParams::logprobs was set
+  // Where SamplingParams::prompt_logprobs was set: for each position p > 0 of this chunk, the
+  // log-probability of the prompt's token p given those before it.
+  std::vector<TokenLogprobs> prompt_logprobs;
+};
+
+struct StepResult {
+  int64_t step_id = 0;
+  Status status;  // not OK: the whole step failed and no sequence of it advanced
+  std::vector<SequenceResult> sequences;  // as in the step, same order
+  int64_t duration_ns = 0;                // on the device
+};
+
+}  // namespace polysil
