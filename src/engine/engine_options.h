@@ -1,0 +1,21 @@
+// EngineOptions: what an operator may set of one engine, and the facts of the model it serves.
+#pragma once
+
+#include <cstdint>
+
+namespace polysil {
+
+struct EngineOptions {
+  int32_t sequences_max = 64;  // run at once; the executor's own limit applies as well
+  int32_t queue_max = 256;     // sequences that may wait besides those that run
+  bool prefix_cache = true;
+  // Without progress for so long (a step not back, an input not taken) the engine is not ready.
+  int64_t stall_ns = 10'000'000'000;
+};
+
+struct ModelLimits {
+  int32_t vocab_size = 0;
+  int32_t context_tokens_max = 0;  // prompt and output together
+};
+
+}  // namespace polysil
