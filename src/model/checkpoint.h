@@ -1,7 +1,8 @@
-// Checkpoint: a model on disk, opened: what it computes (ModelSpec), its weights by role, and what the
-// text layer needs to build a tokenizer and a chat template. The same for a GGUF file and for a folder
-// of config.json and *.safetensors. Not a parser (gguf.h, safetensors.h) and not a device's copy of the
-// weights (decoder.h). Immutable; keeps the files mapped as long as it lives; thread-safe to read.
+// Checkpoint: a model on disk, opened: what it computes (ModelSpec), its weights by role, and what
+// the text layer needs to build a tokenizer and a chat template. The same for a GGUF file and for a
+// folder of config.json and *.safetensors. Not a parser (gguf.h, safetensors.h) and not a device's
+// copy of the weights (decoder.h). Immutable; keeps the files mapped as long as it lives;
+// thread-safe to read.
 #pragma once
 
 #include <cstddef>
@@ -104,9 +105,9 @@ struct ChatTemplateSource {
 
 // What a checkpoint says of itself, whether or not we can run it.
 struct CheckpointSummary {
-  std::string format;        // "GGUF v3", "safetensors"
-  std::string architecture;  // as the file spells it
-  std::string model_name;    // may be empty
+  std::string format;                                         // "GGUF v3", "safetensors"
+  std::string architecture;                                   // as the file spells it
+  std::string model_name;                                     // may be empty
   std::vector<std::pair<std::string, std::string>> metadata;  // key, value shortened for reading
   std::vector<TensorListing> tensors;
   std::string tokenizer;                           // TokenizerSource::description, or why it is bad
@@ -153,8 +154,8 @@ class Checkpoint final {
   std::span<const ChatTemplateSource> chat_templates() const { return contents_.chat_templates; }
   // "Q4_1+Q8_0": the types of the matrices, sorted; part of the numeric class.
   std::string WeightTypes() const;
-  // SHA-256 in hex: of the file's bytes for one file; for several, of their names and digests. Reads
-  // every byte, so it takes a while (about 0.3 s for 100 MB).
+  // SHA-256 in hex: of the file's bytes for one file; for several, of their names and digests.
+  // Reads every byte, so it takes a while (about 0.3 s for 100 MB).
   std::string Digest() const;
 
  private:

@@ -43,6 +43,8 @@ struct ModelSpec {
   float embedding_scale = 1.0F;
   bool tied_embedding = false;      // the output matrix is the embedding
   bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool ffn_bias = false;
   bool qk_norm = false;             // RMS norm of each q and k head before rope
   bool post_norms = false;          // RMS norm of each block's output before it is added
   std::vector<RopeSpec> ropes;      // at least one
