@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,8 +74,8 @@ struct TextPromptEcho {
 // Some news of one sequence. Those of one sequence come in order; the last has `finish` set.
 struct TextDelta {
   int32_t prompt_index = 0;
-  int32_t sequence_index = 0;       // 0 .. n - 1
-  std::vector<TokenId> prompt_ids;  // with the first delta of a sequence
+  int32_t sequence_index = 0;                              // 0 .. n - 1
+  std::shared_ptr<const std::vector<TokenId>> prompt_ids;  // with the first delta of a sequence
   TextPromptEcho echo;
   std::string text;                    // valid UTF-8; may be empty while tokens wait for their text
   std::vector<TextToken> tokens;       // those that this delta accounts for; an end token is one

@@ -23,7 +23,8 @@
 namespace polysil {
 
 class TextPool;
-class TextStream;
+struct PromptText;
+struct SequenceTextPlan;
 
 // Bounds of one call, beyond the engine's.
 struct TextLimits {
@@ -107,6 +108,10 @@ class TextService final {
 
  private:
   TextService(TextServiceOptions options, TextModel model, Engine& engine, const Clock& clock);
+  // One for each prompt, all of them valid for the engine.
+  StatusOr<std::vector<PromptText>> CheckAndTokenize(const TextCall& call) const;
+  Request RequestOf(const TextCall& call, const SequenceTextPlan& plan,
+                    const std::vector<TokenId>& ids) const;
 
   const TextServiceOptions options_;
   const TextModel model_;

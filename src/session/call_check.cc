@@ -1,0 +1,280 @@
+#include "session/call_check.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/json/string.hpp>
+#include <cmath>
+#include <string_view>
+
+namespace polysil {
+namespace {
+
+template <typename... Args>
+Status FieldError(std::string_view field, fmt::format_string<Args...> format, Args&&... args) {
+  return WithField(InvalidArgument(format, std::forward<Args>(args)...), field);
+}
+
+// NaN is in no range.
+Status CheckRange(std::string_view field, float value, float min, float max) {
+  if (value >= min && value <= max) return OkStatus();
+  return FieldError(field, "{} is {}; it must be between {} and {}", field, value, min, max);
+}
+
+Status CheckCount(std::string_view field, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return OkStatus();
+  return FieldError(field, "{} is {}; it must be between {} and {}", field, value, min, max);
+}
+
+Status CheckTokenId(std::string_view field, TokenId id, int32_t vocab_size) {
+  if (id >= 0 && id < vocab_size) return OkStatus();
+  return FieldError(field, "{} has token id {}; the vocabulary has ids 0 to {}", field, id,
+                    vocab_size - 1);
+}
+
+Status CheckLogitBias(const SamplingParams& sampling, const TextLimits& limits,
+                      int32_t vocab_size) {
+  const auto& biases = sampling.logit_bias;
+  if (biases.size() > static_cast<size_t>(limits.logit_bias_max)) {
+    return FieldError("logit_bias", "logit_bias has {} entries; at most {} are allowed",
+                      biases.size(), limits.logit_bias_max);
+  }
+  for (size_t i = 0; i < biases.size(); ++i) {
+    RETURN_IF_ERROR(CheckTokenId("logit_bias", biases[i].first, vocab_size));
+    if (i > 0 && biases[i].first <= biases[i - 1].first) {
+      return FieldError("logit_bias", "logit_bias has token id {} twice", biases[i].first);
+    }
+    if (!(std::abs(biases[i].second) <= 100.0F)) {
+      return FieldError("logit_bias",
+                        "logit_bias of token id {} is {}; it must be between -100 and 100",
+                        biases[i].first, biases[i].second);
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckSampling(const SamplingParams& sampling, const TextLimits& limits, int32_t vocab_size) {
+  RETURN_IF_ERROR(CheckRange("temperature", sampling.temperature, 0.0F, 2.0F));
+  if (!(sampling.top_p > 0.0F && sampling.top_p <= 1.0F)) {
+    return FieldError("top_p", "top_p is {}; it must be above 0 and at most 1", sampling.top_p);
+  }
+  if (sampling.top_k < -1) {
+    return FieldError("top_k", "top_k is {}; it must be -1 or 0 (off) or positive", sampling.top_k);
+  }
+  RETURN_IF_ERROR(CheckRange("min_p", sampling.min_p, 0.0F, 1.0F));
+  RETURN_IF_ERROR(CheckRange("repetition_penalty", sampling.repetition_penalty, 0.01F, 100.0F));
+  RETURN_IF_ERROR(CheckRange("presence_penalty", sampling.presence_penalty, -2.0F, 2.0F));
+  RETURN_IF_ERROR(CheckRange("frequency_penalty", sampling.frequency_penalty, -2.0F, 2.0F));
+  RETURN_IF_ERROR(CheckLogitBias(sampling, limits, vocab_size));
+  if (sampling.logprobs) {
+    RETURN_IF_ERROR(CheckCount("logprobs", *sampling.logprobs, 0, limits.logprobs_max));
+  }
+  return OkStatus();
+}
+
+Status CheckLengths(const TextCall& call) {
+  const int32_t tokens_min = call.sampling.tokens_min;
+  if (tokens_min < 0) {
+    return FieldError("min_tokens", "min_tokens is {}; it must not be negative", tokens_min);
+  }
+  if (!call.tokens_max) return OkStatus();
+  if (*call.tokens_max < 0 || (*call.tokens_max == 0 && !call.echo)) {
+    return FieldError("max_tokens", "max_tokens is {}; it must be at least 1{}", *call.tokens_max,
+                      *call.tokens_max == 0 ? ", or 0 with echo" : "");
+  }
+  if (tokens_min > *call.tokens_max) {
+    return FieldError("min_tokens", "min_tokens is {}, more than max_tokens, which is {}",
+                      tokens_min, *call.tokens_max);
+  }
+  return OkStatus();
+}
+
+Status CheckStop(const StopRules& stop, const TextLimits& limits, int32_t vocab_size) {
+  if (stop.strings.size() > static_cast<size_t>(limits.stops_max)) {
+    return FieldError("stop", "stop has {} strings; at most {} are allowed", stop.strings.size(),
+                      limits.stops_max);
+  }
+  for (const std::string& string : stop.strings) {
+    if (string.empty()) return FieldError("stop", "stop has an empty string");
+    if (string.size() > static_cast<size_t>(limits.stop_bytes_max)) {
+      return FieldError("stop", "stop has a string of {} bytes; at most {} are allowed",
+                        string.size(), limits.stop_bytes_max);
+    }
+  }
+  if (stop.token_ids.size() > static_cast<size_t>(limits.stop_token_ids_max)) {
+    return FieldError("stop_token_ids", "stop_token_ids has {} ids; at most {} are allowed",
+                      stop.token_ids.size(), limits.stop_token_ids_max);
+  }
+  for (const TokenId id : stop.token_ids) {
+    RETURN_IF_ERROR(CheckTokenId("stop_token_ids", id, vocab_size));
+  }
+  return OkStatus();
+}
+
+std::string_view View(const boost::json::string& string) {
+  return {string.data(), string.size()};
+}
+
+Status CheckText(const boost::json::value& value, const std::string& field) {
+  if (value.is_string()) return OkStatus();
+  return FieldError(field, "{} must be a string", field);
+}
+
+Status CheckParts(const boost::json::array& parts, const std::string& field) {
+  if (parts.empty()) return FieldError(field, "{} has no parts", field);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string part_field = fmt::format("{}[{}]", field, i);
+    const boost::json::object* part = parts[i].if_object();
+    if (part == nullptr) return FieldError(part_field, "{} must be an object", part_field);
+    const boost::json::value* type = part->if_contains("type");
+    if (type == nullptr || !type->is_string()) {
+      return FieldError(part_field + ".type", "{}.type must be a string", part_field);
+    }
+    if (View(type->get_string()) != "text") {
+      return FieldError(part_field + ".type",
+                        "{}.type is not supported; this model takes parts of type \"text\" only",
+                        part_field);
+    }
+    const boost::json::value* text = part->if_contains("text");
+    if (text == nullptr || !text->is_string()) {
+      return FieldError(part_field + ".text", "{}.text must be a string", part_field);
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckToolCalls(const boost::json::value& calls, const std::string& field) {
+  const boost::json::array* list = calls.if_array();
+  if (list == nullptr) return FieldError(field, "{} must be a list", field);
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string call_field = fmt::format("{}[{}].function", field, i);
+    const boost::json::object* call = (*list)[i].if_object();
+    const boost::json::value* function = call ? call->if_contains("function") : nullptr;
+    if (function == nullptr || !function->is_object()) {
+      return FieldError(call_field, "{} must be an object", call_field);
+    }
+    const boost::json::value* name = function->get_object().if_contains("name");
+    if (name == nullptr || !name->is_string()) {
+      return FieldError(call_field + ".name", "{}.name must be a string", call_field);
+    }
+    const boost::json::value* arguments = function->get_object().if_contains("arguments");
+    if (arguments != nullptr && !arguments->is_string() && !arguments->is_object()) {
+      return FieldError(call_field + ".arguments", "{}.arguments must be a string", call_field);
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckMessage(const boost::json::value& value, const std::string& field) {
+  constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
+                                                      "assistant", "tool",      "function"};
+  const boost::json::object* message = value.if_object();
+  if (message == nullptr) return FieldError(field, "{} must be an object", field);
+  const boost::json::value* role = message->if_contains("role");
+  if (role == nullptr || !role->is_string() ||
+      std::find(kRoles.begin(), kRoles.end(), View(role->get_string())) == kRoles.end()) {
+    return FieldError(field + ".role", "{}.role must be one of {}", field, fmt::join(kRoles, ", "));
+  }
+  const bool from_assistant = View(role->get_string()) == "assistant";
+  const boost::json::value* content = message->if_contains("content");
+  if (content == nullptr || content->is_null()) {
+    if (!from_assistant) {
+      return FieldError(field + ".content", "{}.content must be a string or a list of parts",
+                        field);
+    }
+  } else if (const boost::json::array* parts = content->if_array()) {
+    RETURN_IF_ERROR(CheckParts(*parts, field + ".content"));
+  } else if (!content->is_string()) {
+    return FieldError(field + ".content", "{}.content must be a string or a list of parts", field);
+  }
+  for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
+    const boost::json::value* text = message->if_contains(key);
+    if (text != nullptr && !text->is_null()) {
+      RETURN_IF_ERROR(CheckText(*text, fmt::format("{}.{}", field, key)));
+    }
+  }
+  const boost::json::value* calls = message->if_contains("tool_calls");
+  if (calls == nullptr || calls->is_null()) return OkStatus();
+  if (!from_assistant) {
+    return FieldError(field + ".tool_calls", "{}.tool_calls is for the role assistant only", field);
+  }
+  return CheckToolCalls(*calls, field + ".tool_calls");
+}
+
+Status CheckTools(const boost::json::value& tools) {
+  if (tools.is_null()) return OkStatus();
+  const boost::json::array* list = tools.if_array();
+  if (list == nullptr) return FieldError("tools", "tools must be a list");
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string field = fmt::format("tools[{}]", i);
+    const boost::json::object* tool = (*list)[i].if_object();
+    if (tool == nullptr) return FieldError(field, "{} must be an object", field);
+    const boost::json::value* type = tool->if_contains("type");
+    if (type == nullptr || !type->is_string() || View(type->get_string()) != "function") {
+      return FieldError(field + ".type", "{}.type must be \"function\"", field);
+    }
+    const boost::json::value* function = tool->if_contains("function");
+    const boost::json::object* object = function ? function->if_object() : nullptr;
+    const boost::json::value* name = object ? object->if_contains("name") : nullptr;
+    if (name == nullptr || !name->is_string()) {
+      return FieldError(field + ".function.name", "{}.function.name must be a string", field);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckCall(const TextCall& call, const TextLimits& limits, const RequestLimits& engine) {
+  if (call.prompts.empty()) return FieldError("prompt", "prompt is an empty list");
+  if (call.prompts.size() > static_cast<size_t>(limits.prompts_max)) {
+    return FieldError("prompt", "prompt has {} entries; at most {} are allowed",
+                      call.prompts.size(), limits.prompts_max);
+  }
+  const int64_t prompts = static_cast<int64_t>(call.prompts.size());
+  RETURN_IF_ERROR(CheckCount("n", call.sequences, 1, engine.sequences_max));
+  if (prompts * call.sequences > limits.sequences_max) {
+    return FieldError("n", "{} prompts with n {} make {} outputs; at most {} are allowed", prompts,
+                      call.sequences, prompts * call.sequences, limits.sequences_max);
+  }
+  RETURN_IF_ERROR(CheckSampling(call.sampling, limits, engine.vocab_size));
+  RETURN_IF_ERROR(CheckLengths(call));
+  return CheckStop(call.stop, limits, engine.vocab_size);
+}
+
+Status CheckChat(const ChatInput& chat) {
+  if (chat.messages.empty()) return FieldError("messages", "messages is an empty list");
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    RETURN_IF_ERROR(CheckMessage(chat.messages[i], fmt::format("messages[{}]", i)));
+  }
+  RETURN_IF_ERROR(CheckTools(chat.tools));
+  // Those that the service itself sets, or that would replace the served model's template.
+  for (const char* key : {"messages", "tools", "chat_template", "tokenize", "add_generation_prompt",
+                          "continue_final_message", "bos_token", "eos_token"}) {
+    if (chat.kwargs.contains(key)) {
+      const std::string field = fmt::format("chat_template_kwargs.{}", key);
+      return FieldError(field, "{} cannot be set by a request", field);
+    }
+  }
+  if (chat.continue_final_message && chat.add_generation_prompt) {
+    return FieldError("continue_final_message",
+                      "continue_final_message and add_generation_prompt exclude each other");
+  }
+  return OkStatus();
+}
+
+Status CheckPromptIds(std::span<const TokenId> ids, std::string_view field,
+                      const RequestLimits& engine) {
+  if (ids.empty()) return FieldError(field, "{} is empty: it gives no token", field);
+  for (const TokenId id : ids) RETURN_IF_ERROR(CheckTokenId(field, id, engine.vocab_size));
+  const int64_t room = std::min<int64_t>(engine.context_tokens_max, engine.kv_tokens_max);
+  if (static_cast<int64_t>(ids.size()) >= room) {
+    return WithReason(
+        FieldError(field,
+                   "{} has {} tokens; the context of {} tokens leaves no room for an output token",
+                   field, ids.size(), room),
+        "context_length_exceeded");
+  }
+  return OkStatus();
+}
+
+}  // namespace polysil
