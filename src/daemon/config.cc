@@ -47,10 +47,14 @@ std::string KnownKeys(const Descriptor& type) {
 
 std::string_view TypeWord(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL: return "true or false";
-    case FieldDescriptor::CPPTYPE_INT32: return "a whole number";
-    case FieldDescriptor::CPPTYPE_DOUBLE: return "a number";
-    default: return "a text";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_INT32:
+      return "a whole number";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "a number";
+    default:
+      return "a text";
   }
 }
 
@@ -83,7 +87,8 @@ bool SetScalar(const YAML::Node& node, const FieldDescriptor& field, Message& me
     case FieldDescriptor::CPPTYPE_STRING:
       reflection.SetString(&message, &field, node.Scalar());
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -173,12 +178,12 @@ Status CheckRanges(const v1::Config& config) {
   }
   RETURN_IF_ERROR(CheckChoice("kv.dtype", kv.dtype(), {"f16", "f32"}));
   const v1::SchedulerConfig& scheduler = config.scheduler();
-  RETURN_IF_ERROR(
-      CheckRange("scheduler.step_tokens_max", scheduler.step_tokens_max(), 1, 65536));
+  RETURN_IF_ERROR(CheckRange("scheduler.step_tokens_max", scheduler.step_tokens_max(), 1, 65536));
   RETURN_IF_ERROR(CheckRange("scheduler.sequences_max", scheduler.sequences_max(), 1, 4096));
   if (scheduler.sequences_max() > scheduler.step_tokens_max()) {
     return InvalidArgument(
-        "scheduler.sequences_max is {}, more than scheduler.step_tokens_max, {}: a decoding sequence "
+        "scheduler.sequences_max is {}, more than scheduler.step_tokens_max, {}: a decoding "
+        "sequence "
         "takes one token of each step",
         scheduler.sequences_max(), scheduler.step_tokens_max());
   }

@@ -63,7 +63,8 @@ TEST(Config, ErrorsNameTheLineAndTheKey) {
   EXPECT_THAT(YamlError("kv:\n  prefix_cache: 1\n"), HasSubstr("true or false"));
   EXPECT_THAT(YamlError("kv: 7\n"), HasSubstr("kv must be a map"));
   EXPECT_THAT(YamlError("- 1\n"), HasSubstr("the configuration must be a map"));
-  EXPECT_THAT(YamlError("kv:\n  blocks: 1\n  blocks: 2\n"), HasSubstr("serve.yaml:3: key kv.blocks is given twice"));
+  EXPECT_THAT(YamlError("kv:\n  blocks: 1\n  blocks: 2\n"),
+              HasSubstr("serve.yaml:3: key kv.blocks is given twice"));
   EXPECT_THAT(YamlError("kv: {blocks: 1\n"), HasSubstr("serve.yaml:"));
   EXPECT_THAT(YamlError("server:\n  drain_seconds: .nan\n"), HasSubstr("a number"));
   EXPECT_THAT(YamlError("a: 1\n---\nb: 2\n"), HasSubstr("2 YAML documents"));
@@ -127,7 +128,8 @@ TEST(Config, DocumentedKeysAndDefaultsAreTheRealOnes) {
           case google::protobuf::FieldDescriptor::CPPTYPE_BOOL:
             value = reflection.GetBool(message, field) ? "true" : "false";
             break;
-          default: value = reflection.GetString(message, field);
+          default:
+            value = reflection.GetString(message, field);
         }
       }
       const std::string row = fmt::format("| `{}.{}` | {}", section->name(), field->name(), value);

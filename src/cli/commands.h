@@ -1,0 +1,43 @@
+// The sub-commands behind `polysil`. Each takes what the command line gave and returns OK or a
+// sentence for stderr; main turns that into the exit code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "polysil/base/status.h"
+#include "polysil/v1/config.pb.h"
+
+namespace polysil {
+
+struct GenerateArgs {
+  std::string model_path;
+  std::string prompt;
+  std::optional<int32_t> tokens_max;  // absent: 128
+  float temperature = 0.0F;
+  std::optional<uint64_t> seed;
+};
+
+struct ChatArgs {
+  std::string model_path;
+  std::string system;  // empty: what the template says
+  float temperature = 0.7F;
+};
+
+struct TokenizeArgs {
+  std::string model_path;
+  bool parse_control_tokens = false;
+  bool add_bos = true;
+};
+
+// Completes the prompt on stdout.
+Status RunGenerate(const GenerateArgs& args, const v1::Config& config);
+// A conversation: a line of stdin is a message, the answer goes to stdout.
+Status RunChat(const ChatArgs& args, const v1::Config& config);
+// All of stdin -> ids on stdout, separated by spaces.
+Status RunTokenize(const TokenizeArgs& args);
+// What a model file holds, on stdout.
+Status RunInspect(const std::string& path);
+
+}  // namespace polysil
