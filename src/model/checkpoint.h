@@ -168,6 +168,9 @@ class Checkpoint final {
 StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(const std::string& path,
                                                      const CheckpointOptions& options = {});
 
+// As Checkpoint::Digest.
+std::string DigestOf(std::span<const std::shared_ptr<const MappedFile>> files);
+
 // For `polysil inspect`: also answers for well-formed files whose architecture we cannot run.
 StatusOr<CheckpointSummary> InspectCheckpoint(const std::string& path);
 
