@@ -26,5 +26,7 @@ using RequestId = Id<struct RequestTag, uint64_t>;
 using SequenceId = Id<struct SequenceTag, uint64_t>;
 // One KV block of a pool: 0 <= value < blocks of the pool.
 using BlockId = Id<struct BlockTag, int32_t>;
+// One sequence's block table in a KvManager; a small number, used again after the table is closed.
+using BlockTableId = Id<struct BlockTableTag, int32_t>;
 
 }  // namespace polysil

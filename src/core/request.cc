@@ -1,0 +1,68 @@
+#include "polysil/core/request.h"
+
+namespace polysil {
+namespace {
+
+// A salt is a name, not a payload; it is kept with every request and every first block.
+constexpr size_t kCacheSaltBytesMax = 1024;
+
+Status ValidatePrompt(const Request& request, const RequestLimits& limits) {
+  if (request.prompt.empty()) return InvalidArgument("prompt has no token, at least one is needed");
+  const int64_t tokens = static_cast<int64_t>(request.prompt.size());
+  // One place is left for the first output token.
+  if (tokens >= limits.context_tokens_max) {
+    return InvalidArgument(
+        "prompt has {} tokens, the model accepts {} with room for one output token", tokens,
+        limits.context_tokens_max - 1);
+  }
+  // The last output token's KV is never computed, so the prompt may fill the pool.
+  if (tokens > limits.kv_tokens_max) {
+    return InvalidArgument("prompt has {} tokens, the KV pool holds {}", tokens,
+                           limits.kv_tokens_max);
+  }
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const TokenId id = request.prompt[i];
+    if (id < 0 || id >= limits.vocab_size) {
+      return InvalidArgument("prompt token {} is {}, the vocabulary has {}", i, id,
+                             limits.vocab_size);
+    }
+  }
+  return OkStatus();
+}
+
+Status ValidateEndTokens(const Request& request, const RequestLimits& limits) {
+  TokenId previous = -1;
+  for (const TokenId id : request.end_token_ids) {
+    if (id < 0 || id >= limits.vocab_size) {
+      return InvalidArgument("end_token_ids holds {}, the vocabulary has {}", id,
+                             limits.vocab_size);
+    }
+    if (id <= previous) {
+      return InvalidArgument("end_token_ids holds {} after {}, ids must rise", id, previous);
+    }
+    previous = id;
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status Validate(const Request& request, const RequestLimits& limits) {
+  RETURN_IF_ERROR(ValidatePrompt(request, limits));
+  RETURN_IF_ERROR(Validate(request.sampling, limits.vocab_size));
+  RETURN_IF_ERROR(ValidateEndTokens(request, limits));
+  if (request.sequences < 1 || request.sequences > limits.sequences_max) {
+    return InvalidArgument("sequences (n) is {}, must lie in [1, {}]", request.sequences,
+                           limits.sequences_max);
+  }
+  if (request.deadline_ns < 0) {
+    return InvalidArgument("deadline_ns is {}, must be 0 or more", request.deadline_ns);
+  }
+  if (request.cache_salt.size() > kCacheSaltBytesMax) {
+    return InvalidArgument("cache_salt has {} bytes, at most {} are accepted",
+                           request.cache_salt.size(), kCacheSaltBytesMax);
+  }
+  return OkStatus();
+}
+
+}  // namespace polysil

@@ -1,0 +1,108 @@
+// Scheduler: who runs in the next step, with how many tokens, in which blocks. It schedules tokens,
+// not phases: prefill chunks, prefix hits, preemption and resumption are the same arithmetic on
+// positions. It sees no clock, device, text or result. Owned by EngineCore, on the engine thread.
+//
+// One step: running sequences with one row left (decodes) first, then prefill chunks, running and
+// newly admitted ones, in policy order. The first of the queue is never overtaken.
+//
+// Blocks: admission gives a sequence the blocks of all its tokens at once, so a prefill never stops
+// for want of blocks. A decode that needs a block takes it from the last unprotected sequence in
+// policy order, which is preempted: it gives up its blocks and is computed again later. If none
+// comes after it, the decode sits out the step. A resumed sequence is protected until it has chosen
+// one more token, and needs no block before that; so everybody moves on or waits for somebody who
+// does.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/sequence.h"
+#include "kv/kv_manager.h"
+#include "polysil/base/ids.h"
+#include "polysil/base/status.h"
+#include "polysil/core/step.h"
+#include "polysil/sched/policy.h"
+#include "sched/request_queue.h"
+#include "sched/step_builder.h"
+
+namespace polysil {
+
+struct SchedulerOptions {
+  int32_t sequences_max = 64;        // run at once; the executor's limits apply as well
+  int32_t queue_sequences_max = 64;  // wait at once, preempted ones included
+};
+
+class Scheduler final {
+ public:
+  // A sequence's share of a submitted step.
+  struct Row {
+    Sequence* sequence;
+    int32_t tokens;
+    bool sample;
+  };
+
+  // `limits` must have passed Validate; `policy` and `kv` must outlive the scheduler.
+  Scheduler(const SchedulerOptions& options, const StepLimits& limits,
+            const SchedulerPolicy& policy, KvManager& kv);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Puts a waiting sequence into the queue. False: the queue is full. The sequence must fit the
+  // pool alone, and live until it is finished and has no step in flight.
+  bool TryAdd(Sequence& sequence);
+  // From any state: it takes part in nothing any more.
+  void Finish(Sequence& sequence);
+
+  // The next step, to be submitted now. Absent: nothing can run, or enough steps are in flight.
+  std::optional<ScheduledStep> BuildStep();
+  // The oldest step in flight came back, whatever it brought. Its rows, as in the step; finished
+  // sequences are among them. Valid until the next BuildStep.
+  std::span<const Row> FinishOldestStep(int64_t step_id);
+  // A row of that step succeeded: its positions are written, full blocks can be found by others.
+  // Before the token it chose is appended.
+  void Confirm(const Row& row);
+
+  std::span<Sequence* const> running() const { return running_; }
+  int32_t waiting() const { return queue_.size(); }
+  int32_t steps_in_flight() const { return steps_in_flight_; }
+  uint64_t preemptions() const { return preemptions_; }
+
+  // INTERNAL where lists, states and tables disagree.
+  Status CheckIntegrity() const;
+
+ private:
+  struct StepInFlight {
+    int64_t step_id = 0;
+    std::vector<Row> rows;
+  };
+
+  bool IsBefore(const Sequence& left, const Sequence& right) const;
+  void Fill(StepKind kind);
+  void FillUnmixed();
+  void AddDecodes();
+  void AddPrefills();
+  bool TakesPart(const Sequence& sequence) const;
+  bool TryAdmit(Sequence& sequence);
+  bool TryGrow(size_t running_index);
+  void Preempt(size_t running_index);
+  ScheduledStep Emit();
+
+  const SchedulerPolicy& policy_;
+  KvManager& kv_;
+  StepBuilder builder_;
+  const int32_t sequences_max_;
+  RequestQueue queue_;
+  std::vector<Sequence*> running_;  // in policy order
+  std::vector<SequenceId> ended_;   // the executor is still to be told
+  // A ring: steps_in_flight_ steps from oldest_step_ on.
+  std::vector<StepInFlight> ring_;
+  int32_t oldest_step_ = 0;
+  int32_t steps_in_flight_ = 0;
+  int64_t steps_built_ = 0;
+  StepKind last_kind_ = StepKind::kMixed;
+  uint64_t preemptions_ = 0;
+};
+
+}  // namespace polysil
