@@ -65,6 +65,8 @@ EngineCore::EngineCore(const EngineCoreOptions& options)
       {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0});
 }
 
+EngineCore::~EngineCore() = default;
+
 EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   CHECK(now_ns >= now_ns_, "time went from {} back to {}", now_ns_, now_ns);
   now_ns_ = now_ns;

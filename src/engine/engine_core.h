@@ -68,6 +68,7 @@ struct EngineActions {
 class EngineCore final {
  public:
   explicit EngineCore(const EngineCoreOptions& options);
+  ~EngineCore();
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
