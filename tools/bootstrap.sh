@@ -109,7 +109,7 @@ $missing"
   say "packages are installed"
 }
 
-# .venv with the pip of the distribution, and for "test" the pinned clients. Stamps say what is in it,
+# .venv with the pip of the distribution, and for "test" the pinned clients. Stamps say what it has,
 # so that a finished environment is recognised without Python.
 make_venv() {
   python=/usr/bin/python3
