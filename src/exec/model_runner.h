@@ -1,0 +1,103 @@
+// ModelRunner: one step on one device. Keeps what the engine sends only once (tokens, block tables,
+// sampling parameters), applies a ScheduledStep's differences to it, runs the Decoder and the
+// Sampler, and says what came out. Decides nothing about who runs. Owned by Worker, on the worker
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "exec/sampler.h"
+#include "exec/token_counts.h"
+#include "model/decoder.h"
+#include "polysil/base/clock.h"
+#include "polysil/base/status.h"
+#include "polysil/core/kv_layout.h"
+#include "polysil/core/step.h"
+#include "polysil/device/backend.h"
+
+namespace polysil {
+
+struct ModelRunnerOptions {
+  StepLimits limits;
+  int32_t kv_blocks = 0;
+  KvLayout kv_layout;
+};
+
+class ModelRunner final {
+ public:
+  // Loads the weights and allocates the KV pool. `weights` must point to memory that outlives the
+  // runner.
+  static StatusOr<std::unique_ptr<ModelRunner>> Create(std::unique_ptr<Device> device,
+                                                       const ModelSpec& spec,
+                                                       const ModelWeights& weights,
+                                                       const ModelRunnerOptions& options);
+  ~ModelRunner();
+  ModelRunner(const ModelRunner&) = delete;
+  ModelRunner& operator=(const ModelRunner&) = delete;
+
+  // Never throws. A result that is not OK leaves every sequence of the step as it was before, but
+  // for the step's `ended` and `started`.
+  StepResult Run(const ScheduledStep& step);
+
+ private:
+  struct Sequence {
+    SequenceStart start;
+    Status refused;                     // why no row of it can run: values out of range
+    std::vector<TokenId> tokens;        // prompt and output, as far as known
+    std::vector<BlockId> blocks;        // covers the positions computed
+    std::optional<TokenCounts> counts;  // where a penalty is set
+    // [p]: of the prompt's token p; unset where not computed yet. Empty unless asked for. Kept, so
+    // that a recomputation need not do them again.
+    std::vector<std::optional<TokenLogprobs>> prompt_logprobs;
+  };
+  // One row of logits that somebody waits for.
+  struct LogitRow {
+    int32_t row = 0;          // of the batch
+    size_t result_index = 0;  // of the step
+    int32_t position = 0;     // of the token that these logits predict
+    bool sample = false;      // else: a prompt log-probability
+  };
+
+  ModelRunner(std::unique_ptr<Device> device, const ModelSpec& spec,
+              const ModelRunnerOptions& options);
+  Status Load(const ModelWeights& weights);
+
+  void Apply(const ScheduledStep& step);
+  void Start(const SequenceStart& start);
+  Status CheckStep(const ScheduledStep& step) const;
+  Status CheckSequence(const ScheduledSequence& scheduled, const Sequence& sequence) const;
+  void ExtendBlocks(const ScheduledStep& step);
+  void TakeBackBlocks(const ScheduledStep& step);
+  Status Compute(const ScheduledStep& step, StepResult& result);
+  void BuildBatch(const ScheduledStep& step, StepResult& result);
+  void WantLogits(const ScheduledSequence& scheduled, const Sequence& sequence, int32_t row_begin,
+                  size_t result_index);
+  void RunLogitRows(StepResult& result);
+  Status UseLogits(const LogitRow& wanted, std::span<const float> logits, SequenceResult& result);
+  void Finish(const ScheduledStep& step, StepResult& result);
+  Status DeliverPromptLogprobs(const ScheduledSequence& scheduled, const Sequence& sequence,
+                               SequenceResult& result) const;
+
+  const std::unique_ptr<Device> device_;
+  const ModelSpec spec_;
+  const ModelRunnerOptions options_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<DeviceBuffer> kv_memory_;
+  KvPool kv_pool_;
+  Sampler sampler_;
+  SteadyClock clock_;
+  std::map<SequenceId, Sequence> sequences_;
+  // Of the step at hand; kept to save allocations.
+  std::vector<Sequence*> batch_;  // one per sequence of the step
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> positions_;
+  std::vector<AttentionSequence> attention_;
+  std::vector<LogitRow> logit_rows_;
+  std::vector<int32_t> rows_;
+};
+
+}  // namespace polysil
