@@ -19,7 +19,7 @@ MAKEFLAGS += --no-print-directory
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-serve: build model ## install what is missing, build, fetch the model and serve it (HTTP 8080, gRPC 50051)
+serve: build model ## install what is missing, build, fetch the model and serve it
 	exec $(POLYSIL) serve $(MODEL) --http $(HTTP) --grpc $(GRPC) $(ARGS)
 
 test: bootstrap-test build-all model ## install what is missing, build and run every test

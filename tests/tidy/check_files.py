@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Holds the text of the project to docs/style.md, as far as a program can see it.
 
-  check_files.py [ROOT]   prints one line a violation; exits 1 if there is any
+check_files.py [ROOT]   prints one line a violation; exits 1 if there is any
 """
+
 import re
 import sys
 from pathlib import Path
@@ -31,40 +32,69 @@ CODE_RULES = [
     (HEADERS, r"\busing\s+namespace\b", "a header opens no namespace for its includers"),
     (PRODUCT, r"\bthrow\b", "nothing is thrown; return a Status"),
     (PRODUCT, r"\bassert\s*\(", "use CHECK, which stays on in release"),
-    (PRODUCT, r"\w+ForTest(ing|s)?\b", "no methods for tests; if a test needs it, the seam is wrong"),
+    (
+        PRODUCT,
+        r"\w+ForTest(ing|s)?\b",
+        "no methods for tests; if a test needs it, the seam is wrong",
+    ),
     (r"^src/(?!daemon|cli)", r"\b(std::)?getenv\s*\(", "no environment variables below daemon"),
-    (r"^(src/(?!daemon|cli|base/check)|include/|kernels/)", r"\bstd::(cout|cerr|clog)\b|\bf?printf\s*\(",
-     "nothing below daemon prints; base/log.h is for messages"),
-    (DECIDING, r"\bstd::(hash|unordered_\w+)\b",
-     "std::hash differs between libraries: use the project's own hashes or an ordered container"),
-    (r"^src/(core|kv|sched|spec)/|^src/engine/engine_core",
-     r"\b(rand|time|clock_gettime)\s*\(|\bstd::(random_device|mt19937)|\bnow\s*\(\)",
-     "deciding code takes time and chance from outside"),
-    (TESTS, r"\bsleep_(for|until)\b|\busleep\s*\(|\bnanosleep\s*\(",
-     "tests do not sleep; wait for what you need"),
+    (
+        r"^(src/(?!daemon|cli|base/check)|include/|kernels/)",
+        r"\bstd::(cout|cerr|clog)\b|\bf?printf\s*\(",
+        "nothing below daemon prints; base/log.h is for messages",
+    ),
+    (
+        DECIDING,
+        r"\bstd::(hash|unordered_\w+)\b",
+        "std::hash differs between libraries: use the project's own hashes or an ordered container",
+    ),
+    (
+        r"^src/(core|kv|sched|spec)/|^src/engine/engine_core",
+        r"\b(rand|time|clock_gettime)\s*\(|\bstd::(random_device|mt19937)|\bnow\s*\(\)",
+        "deciding code takes time and chance from outside",
+    ),
+    (
+        TESTS,
+        r"\bsleep_(for|until)\b|\busleep\s*\(|\bnanosleep\s*\(",
+        "tests do not sleep; wait for what you need",
+    ),
     (TESTS, r"\bDISABLED_", "no disabled tests"),
-    (SOURCES, r"\b(?:class|struct|enum|enum class|using)\s+"
-     r"(?!KvManager\b)\w*(Manager|Handler|Helper|Helpers|Util|Utils|Impl)\b(?!;)",
-     "not a name here: Manager (but KvManager), Handler, Helper, Util, Impl"),
+    (
+        SOURCES,
+        r"\b(?:class|struct|enum|enum class|using)\s+"
+        r"(?!KvManager\b)\w*(Manager|Handler|Helper|Helpers|Util|Utils|Impl)\b(?!;)",
+        "not a name here: Manager (but KvManager), Handler, Helper, Util, Impl",
+    ),
     (SOURCES, r"\b(?:class|struct)\s+(Base|Context|Data|Info)\b", "a name that says nothing"),
 ]
 # Applied to the whole text of a file.
 TEXT_RULES = [
-    (r".", r"\b(TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))", "needs an issue number, as TODO(#12)"),
+    (
+        r"\.(h|cc|py|sh|cmake|proto)$|Makefile$",
+        r"\b(TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))",
+        "needs an issue number, as TODO(#12)",
+    ),
     (r".", r"(?<![\w.])/(work|root|home)/\w", "a path of one machine"),
-    (r".", r"(?i)\b(claude|anthropic|copilot|chatgpt|ai-generated|ai assistant)\b",
-     "names a tool, not the project"),
+    (
+        r".",
+        r"(?i)\b(claude|anthropic|copilot|chatgpt|ai-generated|ai assistant)\b",
+        "names a tool, not the project",
+    ),
     (r".", r"(?i)\b(pypi\.org|pythonhosted\.org|deb\.debian\.org)\b", "names a registry's host"),
     (r".", r"^(<{7}|>{7}|={7})( |$)", "left over from a merge"),
     (r".", r"[ \t]+$", "space at the end of the line"),
     (r".", r"\r", "carriage return"),
     (r"^(?!Makefile|.*\.mk$)", r"\t", "tab"),
-    (r"\.(h|cc|py|sh|cmake|proto)$|^(Makefile|CMakeLists.txt)$",
-     r"^(?!.*https?://).{%d,}$" % (COLUMNS_MAX + 1), f"longer than {COLUMNS_MAX} columns"),
+    (
+        r"\.(h|cc|py|sh|cmake|proto)$|^(Makefile|CMakeLists.txt)$",
+        r"^(?!.*https?://).{%d,}$" % (COLUMNS_MAX + 1),
+        f"longer than {COLUMNS_MAX} columns",
+    ),
     (r"\.(h|cc)$", r"Licensed under the Apache License", "the licence is in LICENSE, once"),
 ]
 BAD_FILE_NAME = re.compile(
-    r"(^|/)(common|utils?|misc|helpers?)(/|\.(h|cc|py)$)|_(utils?|helpers?|impl)\.(h|cc)$")
+    r"(^|/)(common|utils?|misc|helpers?)(/|\.(h|cc|py)$)|_(utils?|helpers?|impl)\.(h|cc)$"
+)
 
 
 def scan(rules, name, text):
@@ -93,15 +123,17 @@ def check_length(name, text):
     if lines > FILE_LINES_LIMIT:
         yield f"{name}:{lines}: {lines} lines; the limit is {FILE_LINES_LIMIT}"
     elif not LONG_FILE.search(text):
-        yield (f"{name}:{lines}: {lines} lines; over {FILE_LINES_MAX} it needs a comment "
-               "'// Over 500 lines: <why>'")
+        yield (
+            f"{name}:{lines}: {lines} lines; over {FILE_LINES_MAX} it needs a comment "
+            "'// Over 500 lines: <why>'"
+        )
 
 
 def function_spans(code):
     """(first, last) line numbers, from 1, of the outermost functions of stripped code."""
     depth = 0
     open_at = None  # depth and line of the function that is open
-    head = 0        # where the current declaration began
+    head = 0  # where the current declaration began
     for match in re.finditer(r"[{};]", code):
         position, token = match.start(), match.group(0)
         if token == "{":
@@ -135,8 +167,10 @@ def check_functions(name, text, code):
                 break
             above -= 1
         else:
-            yield (f"{name}:{first}: a function of {length} lines; over {FUNCTION_LINES_MAX} it needs "
-                   "a comment '// Over 70 lines: <why>' above")
+            yield (
+                f"{name}:{first}: a function of {length} lines; over {FUNCTION_LINES_MAX} it needs "
+                "a comment '// Over 70 lines: <why>' above"
+            )
 
 
 def check_file(root, name):

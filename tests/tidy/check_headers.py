@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compiles every header of include/, src/ and kernels/ alone, with the flags of its layer.
 
-  check_headers.py BUILD   BUILD is a configured build folder (it has compile_commands.json and, where
-                           services are generated, its proto headers: build "polysil" first)
+check_headers.py BUILD   BUILD is a configured build folder (it has compile_commands.json and, where
+                         services are generated, its proto headers: build "polysil" first)
 """
+
 import concurrent.futures
 import json
 import os
@@ -39,8 +40,13 @@ def compile_alone(root, build, header, flags):
     if not unit.is_file() or unit.read_text() != text:
         unit.write_text(text)
     words, directory = flags
-    result = subprocess.run([*words, "-O0", "-o", f"{unit}.o", "-c", str(unit)], cwd=directory,
-                            capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [*words, "-O0", "-o", f"{unit}.o", "-c", str(unit)],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return result.stderr.strip() if result.returncode else None
 
 
@@ -49,12 +55,19 @@ def main():
     build = Path(sys.argv[1]).resolve()
     flags = flags_by_layer(build)
     fallback = flags.get("daemon") or flags.get("base")
-    headers = [name for name in source_tree.sources(root)
-               if HEADER.match(name) and not name.startswith("tests/")]
+    headers = [
+        name
+        for name in source_tree.sources(root)
+        if HEADER.match(name) and not name.startswith("tests/")
+    ]
     problems = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {pool.submit(compile_alone, root, build, name,
-                            flags.get(HEADER.match(name)[2], fallback)): name for name in headers}
+        jobs = {
+            pool.submit(
+                compile_alone, root, build, name, flags.get(HEADER.match(name)[2], fallback)
+            ): name
+            for name in headers
+        }
         for job in concurrent.futures.as_completed(jobs):
             if job.result():
                 problems += 1

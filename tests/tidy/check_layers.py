@@ -4,6 +4,7 @@ layers.txt.
 
   check_layers.py [ROOT]   prints one line a violation; exits 1 if there is any
 """
+
 import fnmatch
 import re
 import sys
@@ -36,7 +37,8 @@ class Table:
         self.layers[name] = {
             "pub": [] if pub == "-" else pub.split(","),
             "priv": [name] + ([] if priv == "-" else priv.split(",")),
-            "use": use[1:]}
+            "use": use[1:],
+        }
 
     def _library(self, words):
         self.libraries[words[0]] = words[1:]
@@ -92,8 +94,11 @@ def check_include(root, table, name, quote, header):
     rules = table.layers[layer]
     library = table.library_of(header)
     if library is not None:
-        return None if allows(rules["use"], library) else (
-            f"layer '{layer}' may not use {library} ({header})")
+        return (
+            None
+            if allows(rules["use"], library)
+            else (f"layer '{layer}' may not use {library} ({header})")
+        )
     if quote == "<":
         outside = "/" in header or header.endswith(".hpp")
         return f"<{header}> is of no library that layers.txt lists" if outside else None
@@ -118,8 +123,12 @@ def check_includes(root, table):
             yield f"{name}:1: '{layer}' is not a layer of layers.txt"
             continue
         text = (root / name).read_text()
-        denied = [h for names, headers in table.denials
-                  if any(fnmatch.fnmatch(name, n) for n in names) for h in headers]
+        denied = [
+            h
+            for names, headers in table.denials
+            if any(fnmatch.fnmatch(name, n) for n in names)
+            for h in headers
+        ]
         for match in INCLUDE.finditer(text):
             line = text.count("\n", 0, match.start(1)) + 1
             problem = check_include(root, table, name, match[1], match[2])
@@ -131,8 +140,10 @@ def check_includes(root, table):
 
 def check_table(table):
     """The private side of the table must have an order, bottom to top."""
-    below = {name: [p for p in rules["priv"] if p not in (name, "*", "proto")]
-             for name, rules in table.layers.items()}
+    below = {
+        name: [p for p in rules["priv"] if p not in (name, "*", "proto")]
+        for name, rules in table.layers.items()
+    }
     placed = set()
     while below:
         ready = [name for name, deps in below.items() if placed.issuperset(deps)]

@@ -6,6 +6,7 @@
 A file that passed is not checked again as long as its preprocessed text, the flags and .clang-tidy
 stay the same: what passed is kept by digest in the user's cache folder.
 """
+
 import concurrent.futures
 import hashlib
 import json
@@ -32,8 +33,12 @@ def digest(entry, settings):
     """Of everything that a verdict depends on; None if the preprocessor fails."""
     words = [w for w in shlex.split(entry["command"]) if not w.endswith("ccache")]
     cut = words.index("-o")
-    text = subprocess.run([*words[:cut], "-E", "-P", entry["file"]], cwd=entry["directory"],
-                          capture_output=True, check=False)
+    text = subprocess.run(
+        [*words[:cut], "-E", "-P", entry["file"]],
+        cwd=entry["directory"],
+        capture_output=True,
+        check=False,
+    )
     if text.returncode:
         return None
     # The preprocessed text has no comments, but a NOLINT is one: the source itself counts too.
@@ -48,8 +53,13 @@ def check(build, name, entry, settings):
     stamp = CACHE / key if key else None
     if stamp and stamp.is_file():
         return None
-    run = subprocess.run(["clang-tidy", "--quiet", "-p", str(build), name], cwd=ROOT,
-                         capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        ["clang-tidy", "--quiet", "-p", str(build), name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if run.returncode:
         return run.stdout.strip() or run.stderr.strip()
     if stamp:

@@ -1,4 +1,5 @@
 """The files of the checkout, for the checks in this folder."""
+
 import os
 import re
 import subprocess
@@ -12,7 +13,10 @@ def files(root):
     there is no git."""
     git = subprocess.run(
         ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z"],
-        capture_output=True, text=True, check=False)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if git.returncode == 0:
         names = [name for name in git.stdout.split("\0") if name]
     else:
@@ -33,7 +37,8 @@ def strip(text):
     i = 0
     pattern = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"([^()\\\s]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
-        re.S)
+        re.S,
+    )
     for match in pattern.finditer(text):
         token = match.group(0)
         # A quote inside a number (1'000) is no character literal.
@@ -41,7 +46,7 @@ def strip(text):
             continue
         if match.start() < i:
             continue
-        out.append(text[i:match.start()])
+        out.append(text[i : match.start()])
         if token.startswith(("//", "/*")):
             out.append(re.sub(r"[^\n]", " ", token))
         else:

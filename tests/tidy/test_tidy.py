@@ -1,4 +1,5 @@
 """The checks of this folder: the checkout passes them, and each of them catches what it is for."""
+
 import subprocess
 import textwrap
 from pathlib import Path
@@ -31,32 +32,53 @@ def test_the_files_of_the_checkout():
 HEAD = "// What it is.\n#pragma once\n"
 
 
-@pytest.mark.parametrize("name, text, problem", [
-    ("src/kv/a.cc", '#include "text/b.h"\n', "src/kv/a.cc:1: layer 'kv' may not include src/text"),
-    ("src/kv/a.cc", "\n#include <thread>\n", "src/kv/a.cc:2: deciding code holds no <thread>"),
-    ("src/sched/a.cc", "#include <chrono>\n", "deciding code holds no <chrono>"),
-    ("src/engine/engine_core.cc", "#include <mutex>\n", "deciding code holds no <mutex>"),
-    ("src/engine/a.cc", '#include "exec/b.h"\n', "layer 'engine' may not include src/exec"),
-    ("src/server/a.cc", '#include "kv/b.h"\n', "layer 'server' may not include src/kv"),
-    ("src/gateway/a.cc", "#include <grpcpp/grpcpp.h>\n", "layer 'gateway' may not use grpc"),
-    ("src/core/a.cc", '#include "absl/x.h"\n', None),
-    ("src/kv/a.cc", "#include <yaml-cpp/yaml.h>\n", "layer 'kv' may not use yaml"),
-    ("src/kv/a.cc", "#include <what/ever.h>\n", "is of no library that layers.txt lists"),
-    ("src/kv/a.cc", '#include "b.h"\n', '"b.h" is not a full path'),
-    ("src/what/a.cc", "\n", "'what' is not a layer"),
-    ("include/polysil/core/a.h", '#include "kv/b.h"\n', "a header of include/ may not include"),
-    ("include/polysil/core/a.h", '#include "polysil/exec/b.h"\n',
-     "layer 'core' may not include include/polysil/exec"),
-    ("kernels/cpu/a.cc", '#include "polysil/exec/b.h"\n', "layer 'kernels' may not include"),
-    ("kernels/cpu/a.cc", "#include <immintrin.h>\n#include <cmath>\n", None),
-    ("src/daemon/a.cc", '#include "kv/b.h"\n#include <yaml-cpp/yaml.h>\n', None),
-    ("src/session/a.cc", '#include "text/b.h"\n', None),
-    ("CMakeLists.txt", "add_layer(kv DEPS base text LIBS x)\n",
-     "CMakeLists.txt:1: layer 'kv' may not link text"),
-])
+@pytest.mark.parametrize(
+    "name, text, problem",
+    [
+        (
+            "src/kv/a.cc",
+            '#include "text/b.h"\n',
+            "src/kv/a.cc:1: layer 'kv' may not include src/text",
+        ),
+        ("src/kv/a.cc", "\n#include <thread>\n", "src/kv/a.cc:2: deciding code holds no <thread>"),
+        ("src/sched/a.cc", "#include <chrono>\n", "deciding code holds no <chrono>"),
+        ("src/engine/engine_core.cc", "#include <mutex>\n", "deciding code holds no <mutex>"),
+        ("src/engine/a.cc", '#include "exec/b.h"\n', "layer 'engine' may not include src/exec"),
+        ("src/server/a.cc", '#include "kv/b.h"\n', "layer 'server' may not include src/kv"),
+        ("src/gateway/a.cc", "#include <grpcpp/grpcpp.h>\n", "layer 'gateway' may not use grpc"),
+        ("src/core/a.cc", '#include "absl/x.h"\n', None),
+        ("src/kv/a.cc", "#include <yaml-cpp/yaml.h>\n", "layer 'kv' may not use yaml"),
+        ("src/kv/a.cc", "#include <what/ever.h>\n", "is of no library that layers.txt lists"),
+        ("src/kv/a.cc", '#include "b.h"\n', '"b.h" is not a full path'),
+        ("src/what/a.cc", "\n", "'what' is not a layer"),
+        ("include/polysil/core/a.h", '#include "kv/b.h"\n', "a header of include/ may not include"),
+        (
+            "include/polysil/core/a.h",
+            '#include "polysil/exec/b.h"\n',
+            "layer 'core' may not include include/polysil/exec",
+        ),
+        ("kernels/cpu/a.cc", '#include "polysil/exec/b.h"\n', "layer 'kernels' may not include"),
+        ("kernels/cpu/a.cc", "#include <immintrin.h>\n#include <cmath>\n", None),
+        ("src/daemon/a.cc", '#include "kv/b.h"\n#include <yaml-cpp/yaml.h>\n', None),
+        ("src/session/a.cc", '#include "text/b.h"\n', None),
+        (
+            "CMakeLists.txt",
+            "add_layer(kv DEPS base text LIBS x)\n",
+            "CMakeLists.txt:1: layer 'kv' may not link text",
+        ),
+    ],
+)
 def test_a_wrong_include_is_named(tmp_path, name, text, problem):
-    write(tmp_path, {"src/text/b.h": HEAD, "src/kv/b.h": HEAD, "src/exec/b.h": HEAD,
-                     "include/polysil/exec/b.h": HEAD, name: text})
+    write(
+        tmp_path,
+        {
+            "src/text/b.h": HEAD,
+            "src/kv/b.h": HEAD,
+            "src/exec/b.h": HEAD,
+            "include/polysil/exec/b.h": HEAD,
+            name: text,
+        },
+    )
     problems = list(check_layers.check(tmp_path))
     if problem is None:
         assert problems == []
@@ -69,45 +91,61 @@ def test_a_circle_of_layers_is_named(tmp_path):
     path = tmp_path / "layers.txt"
     path.write_text("layer a pub - priv b\nlayer b pub - priv a\nlayer c pub - priv -\n")
     assert list(check_layers.check_table(check_layers.Table(path))) == [
-        "layers.txt: these layers include each other in a circle: a, b"]
+        "layers.txt: these layers include each other in a circle: a, b"
+    ]
 
 
-@pytest.mark.parametrize("name, text, problem", [
-    ("src/kv/a.cc", "// TO" "DO: later\n", "needs an issue number"),
-    ("src/kv/a.cc", "// TO" "DO(#12): later\n", None),
-    ("src/kv/a.h", HEAD + "#include <iostream>\n", "does not include <iostream>"),
-    ("src/kv/a.h", "#pragma once\n", "begins with a comment"),
-    ("src/kv/a.h", "// What.\n", "no #pragma once"),
-    ("src/kv/a.cc", "int a = std::hash<int>()(1);\n", "std::hash differs"),
-    ("src/gateway/a.cc", "int a = std::hash<int>()(1);\n", None),
-    ("src/kv/a.cc", "// std::hash is not used here, nor throw\n", None),
-    ("src/kv/a.cc", 'auto a = "throw std::hash";\n', None),
-    ("src/kv/a.cc", "void F() { throw 1; }\n", "nothing is thrown"),
-    ("src/kv/a.cc", "auto a = std::chrono::steady_clock::now();\n", "takes time and chance"),
-    ("src/model/a.cc", 'auto a = getenv("A");\n', "no environment variables"),
-    ("src/model/a.cc", "void F() { std::cout << 1; }\n", "nothing below daemon prints"),
-    ("src/cli/a.cc", "void F() { std::cout << 1; }\n", None),
-    ("src/kv/a.h", HEAD + "class BlockManager final {};\n", "not a name here"),
-    ("src/kv/a.h", HEAD + "class KvManager final {};\n", None),
-    ("src/kv/a.h", HEAD + "struct Context {};\n", "a name that says nothing"),
-    ("src/kv/a.h", HEAD + "class A { void DropForTest(); };\n", "no methods for tests"),
-    ("src/kv/utils.cc", "\n", "named after what flows"),
-    ("tests/kv/a_test.cc", "void F() { std::this_thread::sleep_for(x); }\n", "tests do not sleep"),
-    ("docs/a.md", "See /wor" "k/main.\n", "a path of one machine"),
-    ("docs/a.md", "A  \n", "space at the end"),
-    ("docs/a.md", "A", "no newline at the end"),
-    ("src/kv/a.cc", "// " + "a" * 98 + "\n", "longer than 100"),
-    ("src/kv/a.cc", "// " + "a" * 97 + "\n", None),
-    ("src/kv/a.cc", "\n" * 501, "501 lines"),
-    ("src/kv/a.cc", "// Over 500 lines: one table.\n" + "\n" * 500, None),
-    ("src/kv/a.cc", "// Over 500 lines: one table.\n" + "\n" * 800, "the limit is 800"),
-    ("src/kv/a.cc", "void F() {\n" + "  G();\n" * 69 + "}\n", "a function of 71 lines"),
-    ("src/kv/a.cc", "void F() {\n" + "  G();\n" * 68 + "}\n", None),
-    ("src/kv/a.cc", "// Over 70 lines: one table.\nvoid F() {\n" + "  G();\n" * 69 + "}\n", None),
-    ("src/kv/a.cc", "class A {\n" + "  int a;\n" * 99 + "};\n", None),
-    ("src/kv/a.cc", "namespace {\n" + "void F() { G([] { H(); }); }\n" * 99 + "}\n", None),
-    ("src/kv/a.cc", "int a = 1'000'000;\nauto b = std::hash<int>();\nint c = 2'000;\n", "std::hash"),
-])
+@pytest.mark.parametrize(
+    "name, text, problem",
+    [
+        ("src/kv/a.cc", "// TO" "DO: later\n", "needs an issue number"),
+        ("src/kv/a.cc", "// TO" "DO(#12): later\n", None),
+        ("src/kv/a.h", HEAD + "#include <iostream>\n", "does not include <iostream>"),
+        ("src/kv/a.h", "#pragma once\n", "begins with a comment"),
+        ("src/kv/a.h", "// What.\n", "no #pragma once"),
+        ("src/kv/a.cc", "int a = std::hash<int>()(1);\n", "std::hash differs"),
+        ("src/gateway/a.cc", "int a = std::hash<int>()(1);\n", None),
+        ("src/kv/a.cc", "// std::hash is not used here, nor throw\n", None),
+        ("src/kv/a.cc", 'auto a = "throw std::hash";\n', None),
+        ("src/kv/a.cc", "void F() { throw 1; }\n", "nothing is thrown"),
+        ("src/kv/a.cc", "auto a = std::chrono::steady_clock::now();\n", "takes time and chance"),
+        ("src/model/a.cc", 'auto a = getenv("A");\n', "no environment variables"),
+        ("src/model/a.cc", "void F() { std::cout << 1; }\n", "nothing below daemon prints"),
+        ("src/cli/a.cc", "void F() { std::cout << 1; }\n", None),
+        ("src/kv/a.h", HEAD + "class BlockManager final {};\n", "not a name here"),
+        ("src/kv/a.h", HEAD + "class KvManager final {};\n", None),
+        ("src/kv/a.h", HEAD + "struct Context {};\n", "a name that says nothing"),
+        ("src/kv/a.h", HEAD + "class A { void DropForTest(); };\n", "no methods for tests"),
+        ("src/kv/utils.cc", "\n", "named after what flows"),
+        (
+            "tests/kv/a_test.cc",
+            "void F() { std::this_thread::sleep_for(x); }\n",
+            "tests do not sleep",
+        ),
+        ("docs/a.md", "See /wor" "k/main.\n", "a path of one machine"),
+        ("docs/a.md", "A  \n", "space at the end"),
+        ("docs/a.md", "A", "no newline at the end"),
+        ("src/kv/a.cc", "// " + "a" * 98 + "\n", "longer than 100"),
+        ("src/kv/a.cc", "// " + "a" * 97 + "\n", None),
+        ("src/kv/a.cc", "\n" * 501, "501 lines"),
+        ("src/kv/a.cc", "// Over 500 lines: one table.\n" + "\n" * 500, None),
+        ("src/kv/a.cc", "// Over 500 lines: one table.\n" + "\n" * 800, "the limit is 800"),
+        ("src/kv/a.cc", "void F() {\n" + "  G();\n" * 69 + "}\n", "a function of 71 lines"),
+        ("src/kv/a.cc", "void F() {\n" + "  G();\n" * 68 + "}\n", None),
+        (
+            "src/kv/a.cc",
+            "// Over 70 lines: one table.\nvoid F() {\n" + "  G();\n" * 69 + "}\n",
+            None,
+        ),
+        ("src/kv/a.cc", "class A {\n" + "  int a;\n" * 99 + "};\n", None),
+        ("src/kv/a.cc", "namespace {\n" + "void F() { G([] { H(); }); }\n" * 99 + "}\n", None),
+        (
+            "src/kv/a.cc",
+            "int a = 1'000'000;\nauto b = std::hash<int>();\nint c = 2'000;\n",
+            "std::hash",
+        ),
+    ],
+)
 def test_a_wrong_text_is_named(tmp_path, name, text, problem):
     write(tmp_path, {name: text})
     problems = list(check_files.check(tmp_path))
@@ -121,8 +159,12 @@ def test_a_wrong_text_is_named(tmp_path, name, text, problem):
 def test_the_programs_say_what_is_wrong_and_fail(tmp_path):
     write(tmp_path, {"src/kv/a.cc": "void F() { throw 1; }\n#include <thread>\n"})
     for name, line in [("check_files.py", "src/kv/a.cc:1:"), ("check_layers.py", "src/kv/a.cc:2:")]:
-        run = subprocess.run(["python3", ROOT / "tests/tidy" / name, tmp_path], check=False,
-                             capture_output=True, text=True)
+        run = subprocess.run(
+            ["python3", ROOT / "tests/tidy" / name, tmp_path],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
         assert run.returncode == 1
         assert line in run.stdout
 

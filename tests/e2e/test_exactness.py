@@ -1,0 +1,141 @@
+"""The same tokens whatever else goes on: alone, together, from the cache, in small chunks, after
+preemption; and the tokens of the reference."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sse
+from daemon import SANITIZED
+
+TOKENS = 8 if SANITIZED else 40
+STREAMS = 8 if SANITIZED else 32
+
+
+def prompts(count):
+    """Prompts of very different lengths, some with a common beginning."""
+    story = "Once upon a time there was a small village by the sea where everybody knew everybody. "
+    return [
+        (
+            story * (1 + index % 5) + f"In house number {index} lived"
+            if index % 2
+            else f"{index} facts about the number {index}:"
+        )
+        for index in range(count)
+    ]
+
+
+def body(prompt):
+    return {
+        "prompt": prompt,
+        "temperature": 0,
+        "max_tokens": TOKENS,
+        "ignore_eos": True,
+        "return_token_ids": True,
+    }
+
+
+def alone(daemon, prompt):
+    return daemon.ok("/v1/completions", body(prompt))["choices"][0]["token_ids"]
+
+
+def streamed(daemon, prompt):
+    connection, response = daemon.open_stream("/v1/completions", body(prompt))
+    try:
+        return sse.read(response).choices[0].token_ids
+    finally:
+        connection.close()
+
+
+@pytest.mark.sanitized
+def test_many_streams_at_once_equal_each_alone(start):
+    daemon = start("--set", "kv.prefix_cache=false")
+    asked = prompts(STREAMS)
+    expected = [alone(daemon, prompt) for prompt in asked]
+    assert all(len(ids) == TOKENS for ids in expected)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        together = list(pool.map(lambda prompt: streamed(daemon, prompt), asked))
+    assert together == expected
+    assert daemon.metric("polysil_prefix_cache_hit_tokens_total") == 0
+
+
+def test_cache_chunks_and_preemption_change_nothing(start, daemon):
+    asked = prompts(STREAMS)
+    expected = [alone(daemon, prompt) for prompt in asked]
+    # Steps of 24 tokens, and a pool for about a quarter of what is asked for at once.
+    small = start(
+        "--set",
+        "scheduler.step_tokens_max=24",
+        "--set",
+        "kv.blocks=100",
+        "--set",
+        "model.context_tokens=512",
+        "--set",
+        "scheduler.sequences_max=32",
+    )
+    with ThreadPoolExecutor(STREAMS) as pool:
+        for _ in range(2):  # the second time from the cache, as far as that lasted
+            assert list(pool.map(lambda prompt: streamed(small, prompt), asked)) == expected
+    small.wait_idle()
+    metrics = small.metrics()
+    assert metrics["polysil_preemptions_total"] > 0
+    assert metrics["polysil_prefix_cache_hit_tokens_total"] > 0
+
+
+def sampled(daemon, prompt):
+    answer = daemon.ok("/v1/completions", {**body(prompt), "temperature": 1.0, "seed": 11, "n": 2})
+    return [choice["token_ids"] for choice in answer["choices"]]
+
+
+def test_sampled_tokens_do_not_depend_on_company(daemon):
+    asked = prompts(8)
+    expected = [sampled(daemon, prompt) for prompt in asked]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda prompt: sampled(daemon, prompt), asked)) == expected
+
+
+def read_golden(golden, lines):
+    with open(golden / "greedy.jsonl", encoding="ascii") as file:
+        return [json.loads(line) for _, line in zip(range(lines), file)]
+
+
+def compare(daemon, case, margin):
+    """Asks for the reference's tokens and compares them up to the first near tie."""
+    expected = case["output_ids"]
+    answer = daemon.ok(
+        "/v1/completions",
+        {
+            "prompt": case["prompt_ids"],
+            "temperature": 0,
+            "max_tokens": len(expected),
+            "stop_token_ids": [],
+            "return_token_ids": True,
+            "logprobs": 1,
+        },
+    )
+    choice = answer["choices"][0]
+    certain = next((i for i, m in enumerate(case["margins"]) if m < margin), len(expected))
+    end = case["endoftext_index"]
+    if end is not None:  # the engine may take this token as an end; the reference did not
+        certain = min(certain, end)
+    assert choice["token_ids"][:certain] == expected[:certain], case["id"]
+    return certain, choice["logprobs"]["token_logprobs"][:certain], case["logprobs"][:certain]
+
+
+def test_the_reference_s_greedy_tokens(daemon, golden):
+    """With 8-bit activations: every token up to the first choice that is closer than 0.5."""
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda case: compare(daemon, case, 0.5), read_golden(golden, 54)))
+    tokens = sum(certain for certain, _, _ in results)
+    assert tokens > 300
+    differences = [abs(a - b) for _, mine, theirs in results for a, b in zip(mine, theirs)]
+    assert sum(differences) / len(differences) < 0.03
+
+
+def test_the_reference_s_tokens_to_the_last_on_the_exact_path(start, golden):
+    daemon = start("--set", "cpu.activations=f32", "--set", "kv.dtype=f32")
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda case: compare(daemon, case, 1e-3), read_golden(golden, 8)))
+    assert sum(certain for certain, _, _ in results) > 300
+    for _, mine, theirs in results:
+        assert mine == pytest.approx(theirs, abs=1e-3)

@@ -1,0 +1,198 @@
+"""Clients that leave, queues that fill, daemons that are told to stop."""
+
+import json
+import signal
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sse
+from daemon import SANITIZED, wait_for
+
+LONG = {"prompt": "Tell me a very long story.", "temperature": 0, "ignore_eos": True}
+DISCONNECTS = 24 if SANITIZED else 200
+
+
+def leave(daemon, index):
+    """A client that goes away: after some events or none, whole answer or stream, by FIN or RST."""
+    body = {**LONG, "prompt": f"Story number {index}.", "max_tokens": 2000, "n": 1 + index % 2}
+    if index % 4 == 3:
+        connection = daemon.connect()
+        connection.request(
+            "POST",
+            "/v1/completions",
+            json.dumps(body),
+            {"Content-Type": "application/json"},
+        )
+    else:
+        connection, response = daemon.open_stream("/v1/completions", body)
+        events = iter(sse.Stream(response))
+        for _ in range(index % 4):
+            next(events)
+    if index % 2:
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    else:
+        connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.sock.close()
+    connection.close()
+
+
+@pytest.mark.sanitized
+def test_clients_that_leave_leave_nothing(daemon):
+    before = daemon.metrics()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: leave(daemon, index), range(DISCONNECTS // 2)))
+    daemon.wait_idle()
+    half_way = daemon.rss_kib()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: leave(daemon, index), range(DISCONNECTS // 2)))
+    daemon.wait_idle()
+    after = daemon.metrics()
+    cancelled = 'polysil_requests_total{outcome="cancelled"}'
+    assert after[cancelled] - before.get(cancelled, 0) == DISCONNECTS
+    if not SANITIZED:  # whose freed memory stays in quarantine
+        assert daemon.rss_kib() < half_way * 1.05 + 8192
+    began = time.monotonic()
+    daemon.ok("/v1/completions", {**LONG, "max_tokens": 4})
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.sanitized
+def test_a_full_queue_says_when_to_come_back(start):
+    daemon = start("--set", "scheduler.queue_max=2", "--set", "scheduler.sequences_max=1")
+    streams = [daemon.open_stream("/v1/completions", {**LONG, "max_tokens": 1500})]
+    wait_for(lambda: daemon.metric("polysil_requests_running") == 1)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [
+            pool.submit(daemon.post, "/v1/completions", {**LONG, "max_tokens": 2}) for _ in range(2)
+        ]
+        wait_for(lambda: daemon.metric("polysil_requests_waiting") == 2)
+        for stream in (False, True):
+            refused = daemon.post("/v1/completions", {**LONG, "max_tokens": 2, "stream": stream})
+            assert refused.status == 429, refused
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert daemon.get("/health").status == 200
+        for connection, response in streams:  # makes room
+            response.close()
+            connection.close()
+        assert [answer.result().status for answer in waiting] == [200, 200]
+    daemon.wait_idle()
+
+
+def test_a_prompt_that_never_fits_does_not_wait(start):
+    daemon = start("--set", "kv.blocks=20", "--set", "model.context_tokens=320")
+    with ThreadPoolExecutor(6) as pool:
+        small = [
+            pool.submit(daemon.ok, "/v1/completions", {**LONG, "max_tokens": 8}) for _ in range(5)
+        ]
+        for length in (320, 321, 2000):
+            refused = daemon.post("/v1/completions", {"prompt": [100] * length, "max_tokens": 8})
+            assert refused.status == 400, refused
+            assert str(length) in refused.json()["error"]["message"]
+        edge = daemon.ok(
+            "/v1/completions", {"prompt": [100] * 319, "max_tokens": 8, "ignore_eos": True}
+        )
+        assert edge["usage"]["completion_tokens"] == 1
+        assert edge["choices"][0]["finish_reason"] == "length"
+        for answer in small:
+            assert answer.result()["usage"]["completion_tokens"] == 8
+    unbounded = daemon.ok(
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "Count."}], "temperature": 0, "ignore_eos": True},
+    )
+    assert unbounded["usage"]["total_tokens"] == 320
+    assert unbounded["choices"][0]["finish_reason"] == "length"
+    daemon.wait_idle()
+
+
+def refused_or_gone(daemon):
+    try:
+        return daemon.post("/v1/completions", {**LONG, "max_tokens": 2}).status == 503
+    except OSError:
+        return True
+
+
+@pytest.mark.sanitized
+def test_a_drain_lets_running_streams_finish(start):
+    daemon = start("--set", "server.drain_seconds=200")
+    tokens = 40 if SANITIZED else 300
+    opened = [
+        daemon.open_stream(
+            "/v1/completions", {**LONG, "max_tokens": tokens, "return_token_ids": True}
+        )
+        for _ in range(4)
+    ]
+    wait_for(lambda: daemon.metric("polysil_requests_running") == 4)
+    daemon.signal(signal.SIGTERM)
+    wait_for(lambda: refused_or_gone(daemon), message="new requests are refused")
+    try:
+        assert daemon.get("/ready").status == 503
+        assert daemon.get("/health").status == 200
+    except OSError:
+        pass  # it had finished by then
+    for connection, response in opened:
+        choice = sse.read(response).choices[0]
+        assert len(choice.token_ids) == tokens and choice.finish_reason == "length"
+        connection.close()
+    assert daemon.wait_exit() == 0, daemon.log()
+
+
+def test_the_drain_has_a_deadline(start):
+    daemon = start("--set", "server.drain_seconds=1")
+    connection, response = daemon.open_stream("/v1/completions", {**LONG, "max_tokens": 8000})
+    wait_for(lambda: daemon.metric("polysil_requests_running") == 1)
+    began = time.monotonic()
+    daemon.signal(signal.SIGTERM)
+    tail = response.read()  # the stream ends, and not as if all were well
+    assert b'"finish_reason":"stop"' not in tail.replace(b" ", b"")
+    assert b"error" in tail
+    assert daemon.wait_exit() == 0, daemon.log()
+    assert time.monotonic() - began < 10
+    connection.close()
+
+
+@pytest.mark.sanitized
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_now(start, first):
+    daemon = start("--set", "server.drain_seconds=600")
+    connection, response = daemon.open_stream("/v1/completions", {**LONG, "max_tokens": 8000})
+    wait_for(lambda: daemon.metric("polysil_requests_running") == 1)
+    daemon.signal(first)
+    wait_for(lambda: "draining" in daemon.log(), message="the log says that it drains")
+    began = time.monotonic()
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait_exit() == 0, daemon.log()
+    assert time.monotonic() - began < (30 if SANITIZED else 5)
+    response.read()
+    connection.close()
+
+
+def test_threads_have_names(daemon):
+    names = daemon.thread_names()
+    for name in ("engine", "worker-0", "http-0"):
+        assert name in names, names
+
+
+def test_the_log_tells_of_requests_on_one_line_each(daemon):
+    """Nothing that a client sends starts a line of the log, nor does its prompt get there."""
+    secret = "a prompt that nobody else needs to see"
+    daemon.post(
+        "/v1/completions",
+        {"prompt": secret, "max_tokens": 1, "model": "x\n[error] forged"},
+        {"X-Request-Id": "abc"},
+    )
+    daemon.ok("/v1/completions", {"prompt": secret, "max_tokens": 1, "user": "a\nb"})
+    log = daemon.log()
+    assert secret not in log
+    assert not any(line.startswith("[error] forged") for line in log.splitlines())
+
+
+def test_two_daemons_do_not_share_an_address(start):
+    daemon = start()
+    second = start("--http", f"127.0.0.1:{daemon.port}", ready=False)
+    assert second.wait_exit() == 1
+    said = [line for line in second.log().splitlines() if line.startswith("polysil: ")]
+    assert len(said) == 1 and str(daemon.port) in said[0]
