@@ -47,7 +47,7 @@ TextDelta SequenceText::FirstDelta(std::vector<TokenLogprobs> prompt_logprobs) c
   TextDelta delta;
   delta.prompt_ids = prompt_.ids;
   if (plan_.echo) delta.echo.text = prompt_.text;
-  if (plan_.prompt_logprobs) delta.echo.tokens = PromptTokens(std::move(prompt_logprobs));
+  if (plan_.echo && plan_.logprobs) delta.echo.tokens = PromptTokens(std::move(prompt_logprobs));
   return delta;
 }
 
@@ -69,15 +69,17 @@ std::vector<TextToken> SequenceText::PromptTokens(std::vector<TokenLogprobs> log
 
 TextToken SequenceText::MakeToken(TokenId id, int64_t offset,
                                   std::optional<TokenLogprobs> logprobs) const {
-  const auto with_bytes = [this](const TokenLogprob& logprob) {
-    return TextLogprob{logprob.id, logprob.logprob,
-                       std::string(plan_.tokenizer->TokenBytes(logprob.id))};
+  const auto bytes = [this](TokenId token) {
+    return std::string(plan_.tokenizer->TokenBytes(token));
   };
   TextToken token{.id = id, .text_offset = offset};
+  if (plan_.logprobs) token.bytes = bytes(id);
   if (!logprobs) return token;
-  token.logprob = with_bytes(logprobs->chosen);
+  token.logprob = logprobs->chosen.logprob;
   token.top.reserve(logprobs->top.size());
-  for (const TokenLogprob& top : logprobs->top) token.top.push_back(with_bytes(top));
+  for (const TokenLogprob& top : logprobs->top) {
+    token.top.push_back({top.id, top.logprob, bytes(top.id)});
+  }
   return token;
 }
 

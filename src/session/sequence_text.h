@@ -30,7 +30,7 @@ struct SequenceTextPlan {
   bool skip_control = true;
   bool echo = false;
   bool discard_output = false;  // max_tokens 0: the prompt is all that was asked for
-  bool prompt_logprobs = false;
+  bool logprobs = false;
   int32_t tokens_min = 0;  // stop strings are looked for after so many tokens
 };
 

@@ -60,9 +60,10 @@ struct TextLogprob {
 
 struct TextToken {
   TokenId id = 0;
-  int64_t text_offset = 0;  // code points before it, counted from the start of the prompt
-  std::optional<TextLogprob> logprob;  // absent where not asked, and for a prompt's first token
-  std::vector<TextLogprob> top;        // best first
+  int64_t text_offset = 0;       // code points before it, counted from the start of the prompt
+  std::string bytes;             // of this token alone, where logprobs are asked; perhaps not UTF-8
+  std::optional<float> logprob;  // absent where not asked, and for a prompt's first token
+  std::vector<TextLogprob> top;  // best first
 };
 
 // Comes with the first delta of a sequence where the call asks for echo or logprobs of it.

@@ -55,7 +55,7 @@ SequenceTextPlan PlanOf(TextCall& call, const TextModel& model,
                         .skip_control = call.skip_control,
                         .echo = call.echo,
                         .discard_output = call.tokens_max == 0,
-                        .prompt_logprobs = call.echo && call.sampling.logprobs.has_value(),
+                        .logprobs = call.sampling.logprobs.has_value(),
                         .tokens_min = call.sampling.tokens_min};
   if (!call.stop.ignore_eos) {
     plan.end_token_ids.insert(plan.end_token_ids.end(), end_ids.begin(), end_ids.end());
@@ -172,7 +172,7 @@ Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& pla
       static_cast<int32_t>(std::clamp<int64_t>(call.tokens_max ? *call.tokens_max : room, 1, room));
   sampling.tokens_min = std::min(sampling.tokens_min, sampling.tokens_max);
   if (sampling.top_k < 0 || sampling.top_k >= limits.vocab_size) sampling.top_k = 0;
-  if (plan.prompt_logprobs) sampling.prompt_logprobs = sampling.logprobs;
+  if (plan.echo && plan.logprobs) sampling.prompt_logprobs = sampling.logprobs;
   return Request{.prompt = ids,
                  .sampling = std::move(sampling),
                  .sequences = call.sequences,

@@ -417,15 +417,15 @@ TEST(TextService, EchoWithLogprobsCoversThePrompt) {
   const TextDelta delta = rig.sink->deltas().at(0);
   ASSERT_EQ(delta.echo.tokens.size(), 3u);
   EXPECT_FALSE(delta.echo.tokens[0].logprob.has_value());
-  EXPECT_EQ(delta.echo.tokens[1].logprob->logprob, -1.0F);
+  EXPECT_EQ(delta.echo.tokens[1].logprob, -1.0F);
   EXPECT_EQ(delta.echo.tokens[1].top[0].bytes, "x");
-  EXPECT_EQ(delta.echo.tokens[2].logprob->logprob, -2.0F);
+  EXPECT_EQ(delta.echo.tokens[2].logprob, -2.0F);
   EXPECT_EQ(delta.echo.tokens[0].text_offset, 0);
   EXPECT_EQ(delta.echo.tokens[1].text_offset, 0);  // the second byte of the first character
   EXPECT_EQ(delta.echo.tokens[2].text_offset, 1);
   ASSERT_EQ(delta.tokens.size(), 1u);
   EXPECT_EQ(delta.tokens[0].text_offset, 2);
-  EXPECT_EQ(delta.tokens[0].logprob->bytes, "a");
+  EXPECT_EQ(delta.tokens[0].bytes, "a");
   EXPECT_EQ(delta.tokens[0].top[0].bytes, "b");
 }
 
