@@ -1,7 +1,9 @@
-// StopMatcher: finds stop strings in a stream of text pieces, across piece boundaries. Emits nothing
-// that a stop could still take back and holds nothing that it cannot. One per sequence.
+// StopMatcher: finds stop strings in a stream of text pieces, across piece boundaries. Emits
+// nothing that a stop could still take back and holds nothing that it cannot. One per sequence.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,8 +28,30 @@ class StopMatcher final {
   size_t held_bytes() const { return held_.size(); }
 
  private:
+  // An Aho-Corasick automaton. A node is a prefix of a stop; in its place the longest end of the
+  // text that is a prefix of some stop, which is just what has to be held back.
+  static constexpr int32_t kRoot = 0;
+  struct Node {
+    int32_t child = kRoot;    // the first one; kRoot: none
+    int32_t sibling = kRoot;  // the next child of the same parent
+    int32_t failure = kRoot;  // the longest end of this prefix that is a prefix too
+    int32_t stop = -1;        // the longest stop that ends here
+    int32_t depth = 0;
+    uint8_t byte = 0;
+  };
+
+  Node& At(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+  const Node& At(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
+  void AddStop(int32_t stop);
+  void LinkFailures();
+  int32_t Child(int32_t node, uint8_t byte) const;
+  int32_t Next(int32_t node, uint8_t byte) const;
+
   std::vector<std::string> stops_;
   bool include_stop_;
+  std::vector<Node> nodes_;
+  std::array<int32_t, 256> root_;  // children of the root
+  int32_t node_ = kRoot;           // where the text so far leads
   std::string held_;
   int matched_index_ = -1;
 };

@@ -1,6 +1,9 @@
 // Tokenizer: bytes to token ids and back. Immutable, thread-safe, shared by every request.
-// Made from a GGUF vocabulary (TokenizerSpec) or a Hugging Face tokenizer.json. Time is linear in the
-// text. Text from a user never becomes a control token unless the caller asks.
+// Bytes that a byte-level vocabulary has no token for are dropped before anything merges, so that
+// their neighbours close up: what the reference library of tokenizer.json does and thus what models
+// were trained with. (llama.cpp drops them after merging.) Such text does not survive a round trip.
+// Made from a GGUF vocabulary (TokenizerSpec) or a Hugging Face tokenizer.json. Time is linear in
+// the text. Text from a user never becomes a control token unless the caller asks.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +22,22 @@ namespace polysil {
 
 // GGUF's tokenizer.ggml.token_type.
 enum class TokenType : int32_t {
-  kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
 };
 
 // A vocabulary as GGUF metadata holds it (keys tokenizer.ggml.*).
 struct TokenizerSpec {
-  std::string model;                   // "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
-  std::string pre;                     // pre-tokenizer name; empty where the file has none
-  std::vector<std::string> tokens;     // by id
-  std::vector<float> scores;           // "llama": one per token
-  std::vector<TokenType> types;        // one per token; empty: all normal
-  std::vector<std::string> merges;     // "gpt2": "left right" in rank order
+  std::string model;                // "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
+  std::string pre;                  // pre-tokenizer name; empty where the file has none
+  std::vector<std::string> tokens;  // by id
+  std::vector<float> scores;        // "llama": one per token
+  std::vector<TokenType> types;     // one per token; empty: all normal
+  std::vector<std::string> merges;  // "gpt2": "left right" in rank order
   std::optional<TokenId> bos_id;
   std::optional<TokenId> eos_id;
   std::optional<TokenId> eot_id;
@@ -60,7 +68,8 @@ class Tokenizer {
                                                              std::string_view tokenizer_config);
 
   // The text need not be valid UTF-8.
-  virtual std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options) const = 0;
+  virtual std::vector<TokenId> Encode(std::string_view text,
+                                      const EncodeOptions& options) const = 0;
   // A rendered chat: control tokens are parsed outside of `untrusted` (rising, disjoint) only. Each
   // stretch between two control tokens is encoded as a whole.
   virtual std::vector<TokenId> EncodeRendered(std::string_view text,
