@@ -35,9 +35,9 @@ bool IsLegalMove(SequenceState from, SequenceState to);
 // What Scheduler keeps with a sequence; nobody else looks at it.
 struct SchedulerEntry {
   BlockTableId table;
-  int32_t blocks_sent = 0;     // of the table, known to the executor
-  bool started = false;        // the executor has its SequenceStart
-  int64_t held_back_step = 0;  // takes no part in the step with this number
+  int32_t blocks_sent = 0;      // of the table, known to the executor
+  bool started = false;         // the executor has its SequenceStart
+  int64_t held_back_build = 0;  // takes no part in what this call of BuildStep builds
 };
 
 class Sequence final {

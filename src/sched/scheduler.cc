@@ -43,17 +43,14 @@ void Scheduler::Finish(Sequence& sequence) {
 
 std::optional<ScheduledStep> Scheduler::BuildStep() {
   if (steps_in_flight_ == static_cast<int32_t>(ring_.size())) return std::nullopt;
-  ++steps_built_;
+  ++builds_;
   if (builder_.limits().mixes_prefill_and_decode) {
     Fill(StepKind::kMixed);
   } else {
     FillUnmixed();
   }
   builder_.TrimToBucket();
-  if (builder_.parts().empty()) {
-    --steps_built_;
-    return std::nullopt;
-  }
+  if (builder_.parts().empty()) return std::nullopt;
   return Emit();
 }
 
@@ -89,11 +86,14 @@ void Scheduler::Fill(StepKind kind) {
 
 // Turn and turn about where there is work of both kinds, so that neither starves the other.
 void Scheduler::FillUnmixed() {
-  const StepKind first =
-      last_kind_ == StepKind::kPrefillOnly ? StepKind::kDecodeOnly : StepKind::kPrefillOnly;
-  Fill(first);
+  if (last_kind_ == StepKind::kPrefillOnly) {
+    Fill(StepKind::kDecodeOnly);
+    if (!builder_.parts().empty()) return;
+  }
+  Fill(StepKind::kPrefillOnly);
   if (!builder_.parts().empty()) return;
-  Fill(first == StepKind::kDecodeOnly ? StepKind::kPrefillOnly : StepKind::kDecodeOnly);
+  // What was just admitted may have been found in the cache but for its last token.
+  Fill(StepKind::kDecodeOnly);
 }
 
 void Scheduler::AddDecodes() {
@@ -134,7 +134,7 @@ void Scheduler::AddPrefills() {
 }
 
 bool Scheduler::TakesPart(const Sequence& sequence) const {
-  return sequence.scheduler_entry().held_back_step != steps_built_;
+  return sequence.scheduler_entry().held_back_build != builds_;
 }
 
 bool Scheduler::TryAdmit(Sequence& sequence) {
@@ -163,7 +163,7 @@ bool Scheduler::TryGrow(size_t running_index) {
     if (victim == running_index) return false;
     if (running_[victim]->steps_in_flight() > 0) {
       // Its blocks are in use. Kept out of this step, it can be preempted when the others are back.
-      running_[victim]->scheduler_entry().held_back_step = steps_built_;
+      running_[victim]->scheduler_entry().held_back_build = builds_;
       return false;
     }
     Preempt(victim);
@@ -186,7 +186,7 @@ ScheduledStep Scheduler::Emit() {
   StepInFlight& record = ring_[static_cast<size_t>((oldest_step_ + steps_in_flight_) %
                                                    static_cast<int32_t>(ring_.size()))];
   ++steps_in_flight_;
-  record.step_id = steps_built_;
+  record.step_id = ++steps_built_;
   record.rows.clear();
 
   ScheduledStep step{.step_id = steps_built_, .tokens_total = builder_.tokens_total()};

@@ -101,6 +101,7 @@ class Scheduler final {
   int32_t oldest_step_ = 0;
   int32_t steps_in_flight_ = 0;
   int64_t steps_built_ = 0;
+  int64_t builds_ = 0;  // those that gave no step counted too
   StepKind last_kind_ = StepKind::kMixed;
   uint64_t preemptions_ = 0;
 };
