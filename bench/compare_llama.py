@@ -2,8 +2,9 @@
 """Polysil against llama-server: decode and prefill of one stream, over HTTP, in interleaved rounds.
 
 Both serve the same file with the same number of threads; the one that is not measured is stopped. A
-ratio is taken between runs of one round, one right after the other, in turns of order; above 1 Polysil is
-faster. Absolute numbers of a shared machine mean little.
+ratio is taken between runs of one round, one right after the other, in turns of order; above 1 is
+better.
+Absolute numbers of a shared machine mean little.
 """
 
 import argparse
