@@ -96,10 +96,10 @@ $missing"
   elif command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
     as_root=sudo
   else
-    fail "$count packages are missing and this user may not install them. As root, run:
+    fail "packages are missing ($count) and this user may not install them. As root, run:
   apt-get update && $by_hand"
   fi
-  say "installing $count packages:" $missing
+  say "installing what is missing ($count):" $missing
   update_lists
   # shellcheck disable=SC2086  # one word a package
   apt install --no-install-recommends $missing ||
