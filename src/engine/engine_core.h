@@ -76,6 +76,7 @@ class EngineCore final {
 
   // Counted where things happen; the gauges are of this moment.
   EngineStats stats() const;
+  const EngineCoreOptions& options() const { return options_; }
   int32_t sequences_live() const { return sequences_live_; }  // without their final output
   int32_t steps_in_flight() const { return scheduler_.steps_in_flight(); }
   // Steps that failed since one last succeeded.

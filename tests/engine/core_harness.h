@@ -35,7 +35,8 @@ class CoreHarness final {
     request.id = RequestId{++requests_given_};
     const RequestId id = request.id;
     auto shared = std::make_shared<const Request>(std::move(request));
-    streams_[id].resize(static_cast<size_t>(std::max(1, shared->sequences)));
+    streams_[id].resize(static_cast<size_t>(
+        std::clamp(shared->sequences, 1, core_.options().limits.sequences_max)));
     requests_.emplace(id, shared);
     inputs_.submitted.push_back({shared, now_ns_});
     return id;
