@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# clang 14 has no name for a feature of the processor that this one asks for.
+SKIPPED = {"kernels/cpu/dispatch.cc"}
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "polysil-tidy"
 
 
@@ -25,7 +27,9 @@ def entries(build, names):
     """compile_commands.json's entries of product sources; of `names` only, if there are any."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
         name = os.path.relpath(entry["file"], ROOT)
-        if re.match(r"(src|kernels)/.*\.cc$", name) and (not names or name in names):
+        if name in SKIPPED or not re.match(r"(src|kernels)/.*\.cc$", name):
+            continue
+        if not names or name in names:
             yield name, entry
 
 

@@ -1,5 +1,6 @@
 """The checks of this folder: the checkout passes them, and each of them catches what it is for."""
 
+import re
 import subprocess
 import textwrap
 from pathlib import Path
@@ -27,6 +28,31 @@ def test_the_layers_of_the_checkout():
 def test_the_files_of_the_checkout():
     problems = list(check_files.check(ROOT))
     assert not problems, "\n".join(problems)
+
+
+def documented_layers():
+    """The table of docs/architecture.md: layer -> (pub, priv)."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for row in re.findall(r"^\| ([a-z, ]+) \| ([^|]+) \| ([^|]+) \|$", text, re.M):
+        sides = []
+        for side in row[1:]:
+            words = {word.strip() for word in re.sub(r"\(.*?\)", "", side).split(",")}
+            sides.append({"*"} if words == {"all"} else words - {"\N{EN DASH}", "itself", ""})
+        for layer in row[0].split(", "):
+            yield layer, tuple(sides)
+
+
+def test_the_table_for_people_is_the_table_for_the_check():
+    documented = dict(documented_layers())
+    table = check_layers.Table(ROOT / "tests" / "tidy" / "layers.txt")
+    assert documented.pop("layer") == ({"pub of"}, {"priv of"})
+    # kernels and the generated code of proto/ are no src/ folders; the page tells of them in words.
+    for layer, (pub, priv) in documented.items():
+        rules = table.layers.pop(layer)
+        # Everybody may include its own headers; base and core say so, the others need not.
+        assert set(rules["pub"]) - {"-"} == pub, layer
+        assert set(rules["priv"]) - {layer, "kernels", "proto"} == priv - {layer}, layer
+    assert not table.layers
 
 
 HEAD = "// What it is.\n#pragma once\n"
