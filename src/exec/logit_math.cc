@@ -10,19 +10,23 @@ namespace {
 
 constexpr int kLanes = 8;
 
-// Branchless, so that loops over it vectorise: e^x = 2^n * e^r with |r| <= ln(2) / 2.
+// e^x = 2^n * e^r with |r| <= ln(2) / 2. Comparisons are made on the bits, as integers: compilers
+// keep loops with floating-point comparisons scalar, for the sake of their exceptions.
 inline float Exp(float x) {
-  constexpr float kLeast = -80.0F;
+  constexpr int32_t kSign = std::numeric_limits<int32_t>::min();
+  constexpr int32_t kLeast = std::bit_cast<int32_t>(80.0F);
   constexpr float kLog2E = 1.44269504F;
-  constexpr float kLn2High = 0.693359375F;       // exact in 10 bits: n * kLn2High is exact
-  constexpr float kLn2Low = -2.12194440e-4F;     // ln(2) - kLn2High
-  constexpr float kRounder = 12582912.0F;        // 1.5 * 2^23: adding it rounds to an integer
-  const float keep = x >= kLeast ? 1.0F : 0.0F;  // 0 for NaN too
-  const float clamped = x > kLeast ? x : kLeast;
+  constexpr float kLn2High = 0.693359375F;    // exact in 10 bits: n * kLn2High is exact
+  constexpr float kLn2Low = -2.12194440e-4F;  // ln(2) - kLn2High
+  constexpr float kRounder = 12582912.0F;     // 1.5 * 2^23: adding it rounds to an integer
+  const int32_t magnitude = std::bit_cast<int32_t>(x) & ~kSign;
+  const int32_t keep = magnitude > kLeast ? 0 : -1;  // 0 for infinity and NaN too
+  const float clamped = std::bit_cast<float>((magnitude & keep) | kSign);
   const float shifted = clamped * kLog2E + kRounder;
   const float n = shifted - kRounder;
   const float r = (clamped - n * kLn2High) - n * kLn2Low;
-  float p = 1.0F / 720.0F;
+  float p = 1.0F / 5040.0F;
+  p = p * r + 1.0F / 720.0F;
   p = p * r + 1.0F / 120.0F;
   p = p * r + 1.0F / 24.0F;
   p = p * r + 1.0F / 6.0F;
@@ -30,7 +34,8 @@ inline float Exp(float x) {
   p = p * r + 1.0F;
   p = p * r + 1.0F;
   const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRounder);
-  return p * std::bit_cast<float>((exponent + 127) << 23) * keep;
+  const float scaled = p * std::bit_cast<float>((exponent + 127) << 23);
+  return std::bit_cast<float>(std::bit_cast<int32_t>(scaled) & keep);
 }
 
 double SumLanes(const float* values, int64_t count) {

@@ -106,8 +106,10 @@ Status ModelRunner::CheckStep(const ScheduledStep& step) const {
     return Internal("step {} has {} sequences, at most {} run at once", step.step_id,
                     step.sequences.size(), limits.sequences_max);
   }
+  std::vector<SequenceId> ids;
   int64_t tokens = 0;
   for (const ScheduledSequence& scheduled : step.sequences) {
+    ids.push_back(scheduled.id);
     const auto found = sequences_.find(scheduled.id);
     if (found == sequences_.end()) {
       return Internal("step {} runs sequence {}, which was never started", step.step_id,
@@ -115,6 +117,11 @@ Status ModelRunner::CheckStep(const ScheduledStep& step) const {
     }
     RETURN_IF_ERROR(CheckSequence(scheduled, found->second));
     tokens += scheduled.tokens;
+  }
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice != ids.end()) {
+    return Internal("step {} runs sequence {} twice", step.step_id, twice->value);
   }
   if (tokens > limits.tokens_max) {
     return Internal("step {} has {} tokens, at most {} run at once", step.step_id, tokens,
@@ -152,8 +159,9 @@ Status ModelRunner::CheckSequence(const ScheduledSequence& scheduled,
 
 Status ModelRunner::Compute(const ScheduledStep& step, StepResult& result) {
   if (step.sequences.empty()) return OkStatus();
-  ExtendBlocks(step);
+  batch_.clear();
   try {
+    ExtendBlocks(step);
     BuildBatch(step, result);
     if (!tokens_.empty()) {
       decoder_->Forward(
@@ -169,7 +177,6 @@ Status ModelRunner::Compute(const ScheduledStep& step, StepResult& result) {
 }
 
 void ModelRunner::ExtendBlocks(const ScheduledStep& step) {
-  batch_.clear();
   for (const ScheduledSequence& scheduled : step.sequences) {
     Sequence& sequence = sequences_.at(scheduled.id);
     if (scheduled.blocks_replaced) sequence.blocks.clear();

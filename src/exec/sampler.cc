@@ -50,6 +50,7 @@ Sampler::Sampler(int32_t vocab_size)
   const int64_t blocks = (vocab_size + logit_math::kBlock - 1) / logit_math::kBlock;
   block_sums_.resize(blocks);
   block_maxima_.resize(blocks);
+  maxima_ranked_.resize(blocks);
   candidates_.reserve(vocab_size);
   ranked_.reserve(vocab_size);
 }
@@ -60,7 +61,8 @@ StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits, const Samp
   if (!logit_math::AllFinite(logits)) return NotFinite(logits);
   const SamplingParams& params = *row.params;
   const std::span<const float> adjusted = NeedsAdjusting(row) ? Adjust(logits, row) : logits;
-  const float largest = logit_math::Max(adjusted);
+  logit_math::BlockMaxima(adjusted, block_maxima_);
+  const float largest = logit_math::Max(block_maxima_);
   if (largest == -kInfinity) {
     return Internal(
         "all {} tokens of the vocabulary end the output, and {} of at least {} are "
@@ -162,17 +164,19 @@ TokenId Sampler::DrawFiltered(std::span<const float> logits, float largest,
 // weight. Returns the mass that top_p is a share of, were there no top_k.
 double Sampler::CollectCandidates(std::span<const float> logits, float largest,
                                   const SamplingParams& params) {
+  const auto weight_of = [&](float logit) {
+    return logit_math::ExpNonPositive((logit - largest) / params.temperature);
+  };
   candidates_.clear();
   double mass = 0.0;
   if (params.top_k > 0 && params.top_k < vocab_size_) {
-    const float floor = FloorOfTop(logits, params.top_k);
-    for (TokenId id = 0; id < vocab_size_; ++id) {
-      if (logits[id] < floor) continue;
-      const float weight = logit_math::ExpNonPositive((logits[id] - largest) / params.temperature);
-      if (weight < params.min_p) continue;
+    const float floor = FloorOfTop(params.top_k);
+    ForEachAtLeast(logits, floor, [&](TokenId id) {
+      const float weight = weight_of(logits[id]);
+      if (weight < params.min_p) return;
       candidates_.push_back({weight, id});
       mass += weight;
-    }
+    });
     return mass;
   }
   logit_math::Weigh(logits, largest, params.temperature, weights_, block_sums_);
@@ -182,23 +186,39 @@ double Sampler::CollectCandidates(std::span<const float> logits, float largest,
     // Tokens below this weigh together less than what top_p leaves out, so none of them is kept.
     least = 0.99 * (1.0 - params.top_p) * mass / vocab_size_;
   }
-  const auto floor = static_cast<float>(least);
-  for (TokenId id = 0; id < vocab_size_; ++id) {
-    if (weights_[id] < floor) continue;
+  const auto weight_floor = static_cast<float>(least);
+  // The logit of that weight, a little lower: it only saves looking at most blocks.
+  const float floor =
+      largest + params.temperature * (std::log(std::max(weight_floor, 1e-36F)) * 1.001F - 0.001F);
+  ForEachAtLeast(logits, floor, [&](TokenId id) {
+    if (weights_[id] < weight_floor) return;
     candidates_.push_back({weights_[id], id});
     if (params.min_p > 0.0F) mass += weights_[id];
-  }
+  });
   return mass;
 }
 
-float Sampler::FloorOfTop(std::span<const float> logits, int64_t count) {
-  const auto blocks = static_cast<int64_t>(block_maxima_.size());
-  if (count > blocks) return -kInfinity;
+// Calls `use` with each id whose logit reaches `floor`, rising. block_maxima_ are those of
+// `logits`.
+template <typename Use>
+void Sampler::ForEachAtLeast(std::span<const float> logits, float floor, const Use& use) {
+  for (size_t block = 0; block < block_maxima_.size(); ++block) {
+    if (block_maxima_[block] < floor) continue;
+    const auto begin = static_cast<int64_t>(block) * logit_math::kBlock;
+    const int64_t end = std::min<int64_t>(vocab_size_, begin + logit_math::kBlock);
+    for (int64_t id = begin; id < end; ++id) {
+      if (logits[id] >= floor) use(static_cast<TokenId>(id));
+    }
+  }
+}
+
+float Sampler::FloorOfTop(int64_t count) {
+  if (count > static_cast<int64_t>(block_maxima_.size())) return -kInfinity;
   // Each of the `count` best blocks has a logit that reaches the worst of their maxima.
-  logit_math::BlockMaxima(logits, block_maxima_);
-  std::nth_element(block_maxima_.begin(), block_maxima_.begin() + count - 1, block_maxima_.end(),
+  std::copy(block_maxima_.begin(), block_maxima_.end(), maxima_ranked_.begin());
+  std::nth_element(maxima_ranked_.begin(), maxima_ranked_.begin() + count - 1, maxima_ranked_.end(),
                    std::greater<>());
-  return block_maxima_[count - 1];
+  return maxima_ranked_[count - 1];
 }
 
 // The last candidate of the shortest best-first list whose mass reaches mass_wanted; at least the
@@ -228,7 +248,8 @@ Sampler::Candidate Sampler::LastOfTopP(std::span<Candidate> ranked, double mass_
 
 TokenLogprobs Sampler::RawLogprobs(std::span<const float> logits, TokenId chosen,
                                    int32_t top_count) {
-  const float largest = logit_math::Max(logits);
+  logit_math::BlockMaxima(logits, block_maxima_);
+  const float largest = logit_math::Max(block_maxima_);
   const double normaliser = logit_math::LogSumExp(logits, largest);
   const auto logprob = [&](TokenId id) {
     return static_cast<float>(static_cast<double>(logits[id]) - normaliser);
@@ -236,11 +257,10 @@ TokenLogprobs Sampler::RawLogprobs(std::span<const float> logits, TokenId chosen
   TokenLogprobs out;
   out.chosen = {chosen, logprob(chosen)};
   if (top_count == 0) return out;
-  const float floor = FloorOfTop(logits, top_count);
   candidates_.clear();
-  for (TokenId id = 0; id < vocab_size_; ++id) {
-    if (logits[id] >= floor) candidates_.push_back({logits[id], id});
-  }
+  ForEachAtLeast(logits, FloorOfTop(top_count), [&](TokenId id) {
+    candidates_.push_back({logits[id], id});
+  });
   const size_t count = std::min<size_t>(top_count, candidates_.size());
   std::partial_sort(candidates_.begin(), candidates_.begin() + count, candidates_.end(), Better);
   for (size_t i = 0; i < count; ++i) {

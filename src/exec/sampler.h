@@ -61,8 +61,10 @@ class Sampler final {
                        double draw);
   double CollectCandidates(std::span<const float> logits, float largest,
                            const SamplingParams& params);
-  // A value that at least `count` logits reach, as high as can be told cheaply.
-  float FloorOfTop(std::span<const float> logits, int64_t count);
+  template <typename Use>
+  void ForEachAtLeast(std::span<const float> logits, float floor, const Use& use);
+  // A value that at least `count` logits reach, as high as block_maxima_ can tell.
+  float FloorOfTop(int64_t count);
   Candidate LastOfTopP(std::span<Candidate> ranked, double mass_wanted) const;
   TokenLogprobs RawLogprobs(std::span<const float> logits, TokenId chosen, int32_t top_count);
 
@@ -70,7 +72,8 @@ class Sampler final {
   std::vector<float> adjusted_;        // logits after bias and penalties
   std::vector<float> weights_;         // by id
   std::vector<double> block_sums_;     // of weights_
-  std::vector<float> block_maxima_;    // of logits
+  std::vector<float> block_maxima_;    // of the logits at hand
+  std::vector<float> maxima_ranked_;   // a copy to order
   std::vector<Candidate> candidates_;  // by rising id
   std::vector<Candidate> ranked_;      // partly ordered, best first
 };
