@@ -9,11 +9,15 @@
 namespace polysil {
 namespace {
 
-// Whether [begin, end) shares a byte with a span.
-bool Touches(std::span<const ByteSpan> spans, size_t begin, size_t end) {
-  const auto first = std::partition_point(
-      spans.begin(), spans.end(), [begin](const ByteSpan& span) { return span.end <= begin; });
-  return std::any_of(first, spans.end(), [&](const ByteSpan& span) {
+// Whether the rule lets a control token be at [begin, end) of the searched text.
+bool Allows(const ControlRule& rule, size_t begin, size_t end) {
+  if (!rule.allowed) return false;
+  begin += rule.offset;
+  end += rule.offset;
+  const auto first =
+      std::partition_point(rule.untrusted.begin(), rule.untrusted.end(),
+                           [begin](const ByteSpan& span) { return span.end <= begin; });
+  return std::none_of(first, rule.untrusted.end(), [&](const ByteSpan& span) {
     return span.begin < end && span.begin < span.end;
   });
 }
@@ -89,7 +93,7 @@ AddedTokens::Match AddedTokens::LongestAt(std::string_view text, size_t at,
     const int32_t token = nodes_[static_cast<size_t>(node)].token;
     if (token != kNone) {
       const bool control = tokens_[static_cast<size_t>(token)].control;
-      if (!control || (rule.allowed && !Touches(rule.untrusted, at, end))) longest = {token, end};
+      if (!control || Allows(rule, at, end)) longest = {token, end};
     }
     if (end == text.size()) break;
     node = Child(node, static_cast<uint8_t>(text[end]));

@@ -25,7 +25,8 @@ struct AddedToken {
 // Where control tokens may be matched.
 struct ControlRule {
   bool allowed = false;
-  std::span<const ByteSpan> untrusted;  // not where one of these has a byte; rising, disjoint
+  std::span<const ByteSpan> untrusted = {};  // not where one of these has a byte; rising, disjoint
+  size_t offset = 0;  // of the text that is searched, in the text that the spans are about
 };
 
 // A stretch of text: an added token, or text between them (id kText).

@@ -49,9 +49,10 @@ class ModelSink final : public PieceSink {
 
 }  // namespace
 
-bool IsEndTokenName(std::string_view text) {
-  return std::find(std::begin(kEndTokenNames), std::end(kEndTokenNames), text) !=
-         std::end(kEndTokenNames);
+bool IsMarkedEndToken(std::string_view text) {
+  return (text.starts_with("<|") || text.starts_with("<\uFF5C")) &&
+         std::find(std::begin(kEndTokenNames), std::end(kEndTokenNames), text) !=
+             std::end(kEndTokenNames);
 }
 
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts) : parts_(std::move(parts)) {
@@ -102,8 +103,12 @@ void PipelineTokenizer::EncodeSegments(std::string_view text, const ControlRule&
       ids.push_back(segment.id);
       continue;
     }
-    // After the normalizer places in the text are lost, so there the rule is all or nothing.
-    const ControlRule inner{.allowed = rule.allowed && rule.untrusted.empty()};
+    ControlRule inner = rule;
+    inner.offset += segment.begin;
+    if (!parts_.normalizers.empty()) {
+      // Behind a normalizer places in the text are lost, so there the rule is all or nothing.
+      inner = {.allowed = rule.allowed && rule.untrusted.empty()};
+    }
     EncodeText(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0, inner,
                ids);
   }

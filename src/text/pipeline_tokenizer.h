@@ -3,7 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/added_tokens.h"
@@ -35,7 +38,6 @@ struct PipelineParts {
   AddedTokens added_normalized;         // matched after the normalizer
   std::vector<std::unique_ptr<Normalizer>> normalizers;
   PreTokenizer pre_tokenizer;
-  // at_start of the pre-tokenizer holds after every added token, not only for the first piece.
   std::unique_ptr<const SubwordModel> model;
   std::vector<TokenId> prefix;  // of a text: BOS
   std::vector<TokenId> suffix;
@@ -45,9 +47,10 @@ struct PipelineParts {
   std::optional<TokenId> eot_id;
 };
 
-// Names of tokens that end a turn or a text in some family. They are control tokens whatever type
-// the file gives them.
-bool IsEndTokenName(std::string_view text);
+// Whether `text` is the name of a token that ends a turn or a text in some family, in the form that
+// text does not have by chance ("<|im_end|>"). Some files do not mark these as control tokens; as
+// text they would close a turn from inside a message.
+bool IsMarkedEndToken(std::string_view text);
 
 class PipelineTokenizer final : public Tokenizer {
  public:

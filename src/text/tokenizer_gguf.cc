@@ -55,10 +55,7 @@ Status CheckSizes(const TokenizerSpec& spec) {
 TokenType TypeOf(const TokenizerSpec& spec, size_t id) {
   const TokenType type = spec.types.empty() ? TokenType::kNormal : spec.types[id];
   if (type == TokenType::kUnknown) return TokenType::kControl;
-  // Some converters mark these as normal; as text they would close a turn from inside a message.
-  const std::string_view text = spec.tokens[id];
-  const bool marked = text.starts_with("<|") || text.starts_with("<\uFF5C");
-  return marked && IsEndTokenName(text) ? TokenType::kControl : type;
+  return IsMarkedEndToken(spec.tokens[id]) ? TokenType::kControl : type;
 }
 
 // What does not depend on the model: added tokens, ids, spellings.
@@ -141,7 +138,9 @@ Status BuildMergeModel(const TokenizerSpec& spec, const NamedPreTokenizer& named
     }
     if (type == TokenType::kControl || type == TokenType::kUserDefined) continue;
     if (named.byte_level) {
-      if (auto bytes = BytesOfSpelling(spec.tokens[i])) token.bytes = *std::move(bytes);
+      auto bytes = BytesOfSpelling(spec.tokens[i]);
+      if (!bytes) continue;  // no text leads to it
+      token.bytes = *std::move(bytes);
     } else {
       token.bytes = SpaceMarksToSpaces(spec.tokens[i]);
     }

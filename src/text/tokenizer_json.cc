@@ -1,0 +1,511 @@
+// Tokenizer::FromJson: from a Hugging Face tokenizer.json and tokenizer_config.json.
+#include <algorithm>
+#include <boost/json/monotonic_resource.hpp>
+#include <boost/json/parse.hpp>
+#include <cmath>
+
+#include "text/bpe.h"
+#include "text/byte_alphabet.h"
+#include "text/json_components.h"
+#include "text/json_fields.h"
+#include "text/pipeline_tokenizer.h"
+#include "text/space_mark.h"
+#include "text/unigram.h"
+
+namespace polysil {
+namespace {
+
+using boost::json::value;
+
+constexpr size_t kFileBytesMax = size_t{256} << 20;
+constexpr TokenId kIdMax = (1 << 22) - 1;
+constexpr size_t kTokenBytesMax = 65536;
+constexpr size_t kHolesMax = 65536;
+constexpr TokenId kNone = TokenIndex::kNone;
+
+struct AddedEntry {
+  AddedToken token;
+  bool normalized = false;
+};
+
+class Loader {
+ public:
+  Status Load(const value& root, const value& config) {
+    ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(root, "tokenizer.json"));
+    ASSIGN_OR_RETURN(const value* model, fields.Required("model"));
+    ASSIGN_OR_RETURN(const JsonFields model_fields, JsonFields::Of(*model, "model"));
+    ASSIGN_OR_RETURN(const std::string type, ModelType(model_fields));
+    RETURN_IF_ERROR(type == "BPE" ? ReadBpeVocabulary(model_fields)
+                                  : ReadUnigramVocabulary(model_fields));
+    RETURN_IF_ERROR(ReadAddedTokens(fields));
+    RETURN_IF_ERROR(CheckHoles());
+    RETURN_IF_ERROR(AddPipeline(fields));
+    RETURN_IF_ERROR(type == "BPE" ? BuildBpe(model_fields) : BuildUnigram(model_fields));
+    RETURN_IF_ERROR(DecodeTokens(fields));
+    if (const value* post = fields.Find("post_processor")) RETURN_IF_ERROR(AddPost(*post, 0));
+    return ApplyConfig(config);
+  }
+  PipelineParts Take() { return std::move(parts_); }
+
+ private:
+  // Vocabulary.
+  static StatusOr<std::string> ModelType(const JsonFields& model);
+  Status ReadBpeVocabulary(const JsonFields& model);
+  Status ReadUnigramVocabulary(const JsonFields& model);
+  Status AddSpelling(std::string_view spelling, int64_t id);
+  Status ReadAddedTokens(const JsonFields& fields);
+  Status ReadAddedToken(const value& entry);
+  Status CheckHoles() const;
+  // Everything around the model.
+  Status AddPipeline(const JsonFields& fields);
+  Status DecodeTokens(const JsonFields& fields);
+  Status AddPost(const value& post, int depth);
+  Status AddTemplate(const JsonFields& post);
+  StatusOr<std::vector<TokenId>> TemplateIds(const JsonFields& post, std::string_view name) const;
+  StatusOr<TokenId> PairId(const JsonFields& post, std::string_view name) const;
+  Status ApplyConfig(const value& config);
+  StatusOr<std::optional<TokenId>> ConfigToken(const JsonFields& config,
+                                               std::string_view name) const;
+  // The model.
+  Status BuildBpe(const JsonFields& model);
+  StatusOr<std::vector<BpeMerge>> ReadMerges(const JsonFields& model, size_t prefix_bytes) const;
+  StatusOr<std::optional<TokenId>> UnknownId(const JsonFields& model) const;
+  Status BuildUnigram(const JsonFields& model);
+  std::array<TokenId, 256> ByteTokens() const;
+
+  bool IsControl(TokenId id) const { return parts_.tokens[static_cast<size_t>(id)].control; }
+  bool Has(int64_t id) const { return id >= 0 && id < static_cast<int64_t>(spelled_.size()); }
+
+  PipelineParts parts_;
+  std::vector<std::string> spelled_;  // by id
+  std::vector<bool> known_;           // by id: false for a hole
+  std::vector<bool> added_;           // by id
+  std::vector<AddedEntry> added_entries_;
+  std::vector<double> scores_;  // by id, Unigram
+  bool byte_level_ = false;
+};
+
+StatusOr<std::string> Loader::ModelType(const JsonFields& model) {
+  ASSIGN_OR_RETURN(const std::optional<std::string> given, model.OptionalString("type"));
+  // Old files do not say it.
+  const value* const vocab = model.Find("vocab");
+  const bool is_list = vocab != nullptr && vocab->is_array();
+  const std::string type = given.value_or(is_list ? "Unigram" : "BPE");
+  if (type == "BPE" || type == "Unigram") return type;
+  return Unimplemented("model '{}' is not supported; BPE and Unigram are", type);
+}
+
+Status Loader::AddSpelling(std::string_view spelling, int64_t id) {
+  if (id < 0 || id > kIdMax) {
+    return InvalidArgument("a token has the id {}, ids from 0 to {} are accepted", id, kIdMax);
+  }
+  if (spelling.size() > kTokenBytesMax) {
+    return InvalidArgument("token {} has {} bytes, at most {} are accepted", id, spelling.size(),
+                           kTokenBytesMax);
+  }
+  const auto index = static_cast<size_t>(id);
+  if (index >= spelled_.size()) {
+    spelled_.resize(index + 1);
+    known_.resize(index + 1);
+    added_.resize(index + 1);
+  }
+  if (known_[index]) return InvalidArgument("id {} is given to two tokens", id);
+  known_[index] = true;
+  spelled_[index] = spelling;
+  if (!parts_.spellings.Insert(spelling, static_cast<TokenId>(id))) {
+    return InvalidArgument("token {} has the text of token {}", id,
+                           parts_.spellings.Find(spelling));
+  }
+  return OkStatus();
+}
+
+Status Loader::ReadBpeVocabulary(const JsonFields& model) {
+  ASSIGN_OR_RETURN(const value* vocab, model.Required("vocab"));
+  if (!vocab->is_object()) return InvalidArgument("model.vocab is not an object");
+  for (const auto& entry : vocab->get_object()) {
+    const std::string_view spelling(entry.key().data(), entry.key().size());
+    if (!entry.value().is_int64()) {
+      return InvalidArgument("the id of a token in model.vocab is not an integer");
+    }
+    RETURN_IF_ERROR(AddSpelling(spelling, entry.value().get_int64()));
+  }
+  return OkStatus();
+}
+
+Status Loader::ReadUnigramVocabulary(const JsonFields& model) {
+  ASSIGN_OR_RETURN(const boost::json::array* vocab, model.Array("vocab"));
+  for (size_t i = 0; i < vocab->size(); ++i) {
+    const value& entry = (*vocab)[i];
+    const bool is_pair = entry.is_array() && entry.get_array().size() == 2;
+    if (!is_pair || !entry.get_array()[0].is_string() || !entry.get_array()[1].is_number()) {
+      return InvalidArgument("entry {} of model.vocab is not a token and its score", i);
+    }
+    const double score = entry.get_array()[1].to_number<double>();
+    if (!std::isfinite(score)) return InvalidArgument("the score of token {} is not finite", i);
+    scores_.push_back(score);
+    RETURN_IF_ERROR(
+        AddSpelling(StringView(entry.get_array()[0].get_string()), static_cast<int64_t>(i)));
+  }
+  return OkStatus();
+}
+
+Status Loader::ReadAddedTokens(const JsonFields& fields) {
+  if (fields.Find("added_tokens") != nullptr) {
+    ASSIGN_OR_RETURN(const boost::json::array* entries, fields.Array("added_tokens"));
+    for (const value& entry : *entries) RETURN_IF_ERROR(ReadAddedToken(entry));
+  }
+  parts_.tokens.resize(spelled_.size());
+  for (const AddedEntry& entry : added_entries_) {
+    const auto index = static_cast<size_t>(entry.token.id);
+    parts_.tokens[index].control = entry.token.control;
+    added_[index] = true;
+  }
+  if (spelled_.empty()) return InvalidArgument("the tokenizer has no tokens");
+  return OkStatus();
+}
+
+Status Loader::ReadAddedToken(const value& entry) {
+  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(entry, "added_tokens"));
+  AddedEntry added;
+  ASSIGN_OR_RETURN(added.token.text, fields.String("content"));
+  ASSIGN_OR_RETURN(const int64_t id, fields.Int("id", 0, kIdMax));
+  ASSIGN_OR_RETURN(const bool special, fields.Bool("special", false));
+  ASSIGN_OR_RETURN(added.token.single_word, fields.Bool("single_word", false));
+  ASSIGN_OR_RETURN(added.token.strip_left, fields.Bool("lstrip", false));
+  ASSIGN_OR_RETURN(added.token.strip_right, fields.Bool("rstrip", false));
+  ASSIGN_OR_RETURN(added.normalized, fields.Bool("normalized", !special));
+  const std::string& text = added.token.text;
+  if (text.empty()) return OkStatus();
+  if (text.size() > AddedTokens::kTextBytesMax) {
+    return InvalidArgument("added token {} has {} bytes, at most {} are accepted", id, text.size(),
+                           AddedTokens::kTextBytesMax);
+  }
+  const TokenId in_vocabulary = parts_.spellings.Find(text);
+  if (in_vocabulary == kNone) {
+    RETURN_IF_ERROR(AddSpelling(text, id));
+  } else if (in_vocabulary != id) {
+    return InvalidArgument("added token {} is token {} of the vocabulary", id, in_vocabulary);
+  }
+  added.token.id = static_cast<TokenId>(id);
+  added.token.control = special || IsMarkedEndToken(text);
+  added_entries_.push_back(std::move(added));
+  return OkStatus();
+}
+
+Status Loader::CheckHoles() const {
+  const auto holes = static_cast<size_t>(std::count(known_.begin(), known_.end(), false));
+  if (holes <= kHolesMax || holes <= spelled_.size() / 2) return OkStatus();
+  return InvalidArgument("of the ids up to {}, {} have no token", spelled_.size() - 1, holes);
+}
+
+Status Loader::AddPipeline(const JsonFields& fields) {
+  ASSIGN_OR_RETURN(JsonNormalizers normalizers, BuildNormalizers(fields.Find("normalizer")));
+  ASSIGN_OR_RETURN(JsonPreTokenizer pre_tokenizer,
+                   BuildPreTokenizer(fields.Find("pre_tokenizer"), normalizers.byte_level));
+  byte_level_ = pre_tokenizer.byte_level;
+  parts_.normalizers = std::move(normalizers.parts);
+  parts_.pre_tokenizer = std::move(pre_tokenizer.pre_tokenizer);
+  for (AddedEntry& entry : added_entries_) {
+    std::string normalized = entry.token.text;
+    if (entry.normalized) {
+      for (const auto& normalizer : parts_.normalizers) {
+        normalized = normalizer->Normalize(std::move(normalized));
+      }
+    }
+    const bool usable = !normalized.empty() && normalized.size() <= AddedTokens::kTextBytesMax;
+    if (entry.normalized && usable) {
+      AddedToken token = entry.token;
+      token.text = std::move(normalized);
+      parts_.added_normalized.Add(std::move(token));
+    }
+    // Control tokens are matched before the normalizer too: only there a rendered chat still has
+    // the places that the template wrote.
+    const bool keeps_places = !entry.normalized || !usable;
+    if (keeps_places || (entry.token.control && !parts_.normalizers.empty())) {
+      parts_.added.Add(entry.token);
+    }
+  }
+  return OkStatus();
+}
+
+Status Loader::DecodeTokens(const JsonFields& fields) {
+  ASSIGN_OR_RETURN(const TokenDecoder decoder, TokenDecoder::Build(fields.Find("decoder")));
+  parts_.leading_strip = decoder.leading_strip();
+  for (size_t i = 0; i < spelled_.size(); ++i) {
+    VocabularyToken& token = parts_.tokens[i];
+    // The text of an added token is not spelled in the byte alphabet.
+    const bool literal = token.control || (added_[i] && byte_level_);
+    token.bytes = literal ? spelled_[i] : decoder.Decode(spelled_[i]);
+    token.begins_with_mark = spelled_[i].starts_with(kSpaceMark);
+  }
+  return OkStatus();
+}
+
+Status Loader::AddPost(const value& post, int depth) {
+  constexpr int kDepthMax = 8;
+  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(post, "post_processor"));
+  ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
+  if (type == "ByteLevel") return OkStatus();
+  if (type == "Sequence") {
+    if (depth >= kDepthMax)
+      return InvalidArgument("post-processors are nested over {} deep", depth);
+    ASSIGN_OR_RETURN(const boost::json::array* parts, fields.Array("processors"));
+    for (const value& part : *parts) RETURN_IF_ERROR(AddPost(part, depth + 1));
+    return OkStatus();
+  }
+  if (type == "TemplateProcessing") return AddTemplate(fields);
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    ASSIGN_OR_RETURN(const TokenId first, PairId(fields, "cls"));
+    ASSIGN_OR_RETURN(const TokenId last, PairId(fields, "sep"));
+    parts_.prefix.insert(parts_.prefix.begin(), first);
+    parts_.suffix.push_back(last);
+    return OkStatus();
+  }
+  return Unimplemented("post-processor '{}' is not supported", type);
+}
+
+// ["<s>", 0]
+StatusOr<TokenId> Loader::PairId(const JsonFields& post, std::string_view name) const {
+  ASSIGN_OR_RETURN(const boost::json::array* pair, post.Array(name));
+  if (pair->size() != 2 || !(*pair)[1].is_int64() || !Has((*pair)[1].get_int64())) {
+    return InvalidArgument("post_processor.{} is not a token and its id", name);
+  }
+  return static_cast<TokenId>((*pair)[1].get_int64());
+}
+
+Status Loader::AddTemplate(const JsonFields& post) {
+  constexpr size_t kItemsMax = 64;
+  ASSIGN_OR_RETURN(const boost::json::array* items, post.Array("single"));
+  if (items->size() > kItemsMax) {
+    return InvalidArgument("post_processor.single has {} items, at most {} are accepted",
+                           items->size(), kItemsMax);
+  }
+  std::vector<TokenId> before;
+  std::vector<TokenId> after;
+  bool text_seen = false;
+  for (const value& item : *items) {
+    ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(item, "post_processor.single"));
+    if (fields.Find("Sequence") != nullptr) {
+      if (text_seen) return InvalidArgument("post_processor.single has the text twice");
+      text_seen = true;
+      continue;
+    }
+    ASSIGN_OR_RETURN(const value* special, fields.Required("SpecialToken"));
+    ASSIGN_OR_RETURN(const JsonFields token, JsonFields::Of(*special, "SpecialToken"));
+    ASSIGN_OR_RETURN(const std::string name, token.String("id"));
+    ASSIGN_OR_RETURN(const std::vector<TokenId> ids, TemplateIds(post, name));
+    std::vector<TokenId>& side = text_seen ? after : before;
+    side.insert(side.end(), ids.begin(), ids.end());
+  }
+  if (!text_seen) return InvalidArgument("post_processor.single has no text");
+  parts_.prefix.insert(parts_.prefix.begin(), before.begin(), before.end());
+  parts_.suffix.insert(parts_.suffix.end(), after.begin(), after.end());
+  return OkStatus();
+}
+
+StatusOr<std::vector<TokenId>> Loader::TemplateIds(const JsonFields& post,
+                                                   std::string_view name) const {
+  constexpr size_t kIdsMax = 64;
+  ASSIGN_OR_RETURN(const value* all, post.Required("special_tokens"));
+  ASSIGN_OR_RETURN(const JsonFields tokens, JsonFields::Of(*all, "post_processor.special_tokens"));
+  ASSIGN_OR_RETURN(const value* entry, tokens.Required(name));
+  ASSIGN_OR_RETURN(const JsonFields token, JsonFields::Of(*entry, "post_processor.special_tokens"));
+  ASSIGN_OR_RETURN(const boost::json::array* list, token.Array("ids"));
+  std::vector<TokenId> ids;
+  for (const value& id : *list) {
+    if (!id.is_int64() || !Has(id.get_int64()) || ids.size() >= kIdsMax) {
+      return InvalidArgument("post_processor.special_tokens has ids outside the vocabulary");
+    }
+    ids.push_back(static_cast<TokenId>(id.get_int64()));
+  }
+  return ids;
+}
+
+Status Loader::ApplyConfig(const value& config) {
+  if (config.is_null()) return OkStatus();
+  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(config, "tokenizer_config"));
+  ASSIGN_OR_RETURN(parts_.bos_id, ConfigToken(fields, "bos_token"));
+  ASSIGN_OR_RETURN(parts_.eos_id, ConfigToken(fields, "eos_token"));
+  ASSIGN_OR_RETURN(const std::optional<bool> add_bos, fields.OptionalBool("add_bos_token"));
+  ASSIGN_OR_RETURN(const std::optional<bool> add_eos, fields.OptionalBool("add_eos_token"));
+  // The file's post-processor says what is added; the flags, where given, have the last word.
+  const auto apply = [](std::optional<bool> add, std::optional<TokenId> id,
+                        std::vector<TokenId>& side) {
+    if (!add || !id) return;
+    if (*add && side.empty()) side.push_back(*id);
+    if (!*add && side == std::vector<TokenId>{*id}) side.clear();
+  };
+  apply(add_bos, parts_.bos_id, parts_.prefix);
+  apply(add_eos, parts_.eos_id, parts_.suffix);
+  return OkStatus();
+}
+
+// "<s>" or {"content": "<s>", ...}. A text that is no token is an error: nothing would ever end.
+StatusOr<std::optional<TokenId>> Loader::ConfigToken(const JsonFields& config,
+                                                     std::string_view name) const {
+  const value* const entry = config.Find(name);
+  if (entry == nullptr) return std::optional<TokenId>();
+  std::string text;
+  if (entry->is_string()) {
+    text = StringView(entry->get_string());
+  } else {
+    ASSIGN_OR_RETURN(const JsonFields fields,
+                     JsonFields::Of(*entry, "tokenizer_config." + std::string(name)));
+    ASSIGN_OR_RETURN(text, fields.String("content"));
+  }
+  const TokenId id = parts_.spellings.Find(text);
+  if (id == kNone) return InvalidArgument("tokenizer_config.{} is not in the vocabulary", name);
+  return std::optional(id);
+}
+
+std::array<TokenId, 256> Loader::ByteTokens() const {
+  std::array<TokenId, 256> ids;
+  ids.fill(kNone);
+  for (size_t i = 0; i < spelled_.size(); ++i) {
+    if (const auto byte = ParseByteToken(spelled_[i])) ids[*byte] = static_cast<TokenId>(i);
+  }
+  return ids;
+}
+
+StatusOr<std::optional<TokenId>> Loader::UnknownId(const JsonFields& model) const {
+  ASSIGN_OR_RETURN(const auto text, model.OptionalString("unk_token"));
+  if (!text || text->empty()) return std::optional<TokenId>();
+  const TokenId id = parts_.spellings.Find(*text);
+  if (id == kNone) return InvalidArgument("model.unk_token is not in the vocabulary");
+  return std::optional(id);
+}
+
+Status Loader::BuildBpe(const JsonFields& model) {
+  BpeOptions options{.byte_level = byte_level_};
+  ASSIGN_OR_RETURN(options.ignore_merges, model.Bool("ignore_merges", false));
+  ASSIGN_OR_RETURN(options.fuse_unknown, model.Bool("fuse_unk", false));
+  ASSIGN_OR_RETURN(const bool byte_fallback, model.Bool("byte_fallback", false));
+  ASSIGN_OR_RETURN(options.unknown_id, UnknownId(model));
+  ASSIGN_OR_RETURN(const auto prefix, model.OptionalString("continuing_subword_prefix"));
+  ASSIGN_OR_RETURN(const auto suffix, model.OptionalString("end_of_word_suffix"));
+  options.continuing_prefix = prefix.value_or("");
+  options.end_suffix = suffix.value_or("");
+  if (const value* dropout = model.Find("dropout")) {
+    if (!dropout->is_number() || dropout->to_number<double>() != 0.0) {
+      return InvalidArgument("model.dropout is set; a tokenizer that draws lots is not supported");
+    }
+  }
+  BpeVocabulary vocabulary;
+  vocabulary.byte_ids.fill(kNone);
+  vocabulary.symbols_begin = static_cast<int32_t>(spelled_.size());
+  if (byte_fallback && !byte_level_) vocabulary.byte_ids = ByteTokens();
+  for (size_t i = 0; i < spelled_.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    // Neither a control token nor a byte token is what a text that spells it means.
+    if (!known_[i] || spelled_[i].empty() || IsControl(id)) continue;
+    if (byte_fallback && ParseByteToken(spelled_[i])) continue;
+    if (!byte_level_) {
+      vocabulary.tokens.Insert(spelled_[i], id);
+      continue;
+    }
+    const auto bytes = BytesOfSpelling(spelled_[i]);
+    if (!bytes || !vocabulary.tokens.Insert(*bytes, id)) continue;
+    if (bytes->size() == 1) vocabulary.byte_ids[static_cast<uint8_t>((*bytes)[0])] = id;
+  }
+  if (byte_level_) {
+    for (std::string* affix : {&options.continuing_prefix, &options.end_suffix}) {
+      const auto bytes = BytesOfSpelling(*affix);
+      if (!bytes) return InvalidArgument("a prefix or suffix of the model is not spelled in bytes");
+      *affix = *bytes;
+    }
+  }
+  ASSIGN_OR_RETURN(vocabulary.merges, ReadMerges(model, prefix.value_or("").size()));
+  parts_.model = BpeModel::Build(std::move(vocabulary), std::move(options));
+  return OkStatus();
+}
+
+StatusOr<std::vector<BpeMerge>> Loader::ReadMerges(const JsonFields& model,
+                                                   size_t prefix_bytes) const {
+  ASSIGN_OR_RETURN(const boost::json::array* list, model.Array("merges"));
+  std::vector<BpeMerge> merges;
+  merges.reserve(list->size());
+  for (size_t rank = 0; rank < list->size(); ++rank) {
+    const value& entry = (*list)[rank];
+    std::string_view left;
+    std::string_view right;
+    if (entry.is_string()) {  // "left right", the older form
+      const std::string_view text = StringView(entry.get_string());
+      const size_t space = text.find(' ');
+      if (space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos) {
+        left = text.substr(0, space);
+        right = text.substr(space + 1);
+      }
+    } else if (entry.is_array() && entry.get_array().size() == 2 &&
+               entry.get_array()[0].is_string() && entry.get_array()[1].is_string()) {
+      left = StringView(entry.get_array()[0].get_string());
+      right = StringView(entry.get_array()[1].get_string());
+    }
+    if (left.empty() || right.size() <= prefix_bytes) {
+      return InvalidArgument("entry {} of model.merges is not a pair of tokens", rank);
+    }
+    const std::string whole = std::string(left).append(right.substr(prefix_bytes));
+    const BpeMerge merge{.left = parts_.spellings.Find(left),
+                         .right = parts_.spellings.Find(right),
+                         .result = parts_.spellings.Find(whole),
+                         .rank = static_cast<uint32_t>(rank)};
+    if (merge.left < 0 || merge.right < 0 || merge.result < 0) {
+      return InvalidArgument(
+          "entry {} of model.merges joins or makes a token that the vocabulary "
+          "lacks",
+          rank);
+    }
+    if (!IsControl(merge.result)) merges.push_back(merge);
+  }
+  return merges;
+}
+
+Status Loader::BuildUnigram(const JsonFields& model) {
+  if (byte_level_) return Unimplemented("a Unigram model over bytes is not supported");
+  UnigramVocabulary vocabulary;
+  vocabulary.byte_ids.fill(kNone);
+  ASSIGN_OR_RETURN(const bool byte_fallback, model.Bool("byte_fallback", false));
+  if (byte_fallback) vocabulary.byte_ids = ByteTokens();
+  if (model.Find("unk_id") != nullptr) {
+    ASSIGN_OR_RETURN(const int64_t id,
+                     model.Int("unk_id", 0, static_cast<int64_t>(scores_.size()) - 1));
+    vocabulary.unknown_id = static_cast<TokenId>(id);
+  }
+  for (size_t i = 0; i < scores_.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    vocabulary.score_min = i == 0 ? scores_[0] : std::min(vocabulary.score_min, scores_[i]);
+    if (IsControl(id) || id == vocabulary.unknown_id) continue;
+    if (byte_fallback && ParseByteToken(spelled_[i])) continue;
+    vocabulary.tokens.push_back({.text = spelled_[i], .score = scores_[i], .id = id});
+  }
+  ASSIGN_OR_RETURN(parts_.model, UnigramModel::Build(std::move(vocabulary)));
+  return OkStatus();
+}
+
+StatusOr<value> ParseJson(std::string_view text, std::string_view name,
+                          boost::json::storage_ptr storage) {
+  if (text.size() > kFileBytesMax) {
+    return InvalidArgument("{} has {} bytes, at most {} are accepted", name, text.size(),
+                           kFileBytesMax);
+  }
+  boost::json::error_code error;
+  value parsed = boost::json::parse({text.data(), text.size()}, error, std::move(storage));
+  if (error) return InvalidArgument("{} is not JSON: {}", name, error.message());
+  return parsed;
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::FromJson(std::string_view tokenizer_json,
+                                                               std::string_view tokenizer_config) {
+  boost::json::monotonic_resource memory;
+  ASSIGN_OR_RETURN(const value root, ParseJson(tokenizer_json, "tokenizer.json", &memory));
+  value config;
+  if (!tokenizer_config.empty()) {
+    ASSIGN_OR_RETURN(config, ParseJson(tokenizer_config, "tokenizer_config.json", &memory));
+  }
+  Loader loader;
+  RETURN_IF_ERROR(loader.Load(root, config));
+  return std::shared_ptr<const Tokenizer>(std::make_shared<PipelineTokenizer>(loader.Take()));
+}
+
+}  // namespace polysil
