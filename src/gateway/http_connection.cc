@@ -339,7 +339,7 @@ bool HttpConnection::OnHead() {
   } else if (!path) {
     refusal = ProtocolErrorReply(400, "the request target is not well-formed");
   } else if (!encoding.empty() && encoding != "chunked") {
-    refusal = ProtocolErrorReply(501, "the only transfer encoding taken is chunked");
+    refusal = ProtocolErrorReply(400, "the only transfer encoding taken is chunked");
   } else if (!content_encoding.empty() && content_encoding != "identity") {
     refusal = ProtocolErrorReply(415, "encoded bodies are not taken");
   } else if (!expectation.empty() && expectation != "100-continue") {

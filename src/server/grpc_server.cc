@@ -1,0 +1,145 @@
+#include "server/grpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/thread_name.h"
+#include "server/services.h"
+
+namespace polysil {
+namespace {
+
+// A client that vanished without a word is noticed after both: ping, then silence.
+constexpr int kKeepaliveTimeMs = 30'000;
+constexpr int kKeepaliveTimeoutMs = 10'000;
+constexpr int kMetadataBytesMax = 16 * 1024;
+
+// Process-wide switches of the library, before the first server is built.
+void EnableHealthAndReflection() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+}  // namespace
+
+class GrpcServer::Running final {
+ public:
+  Running(const GrpcServerOptions& options, TextService& service)
+      : options_(options),
+        service_(service),
+        inference_(service, options.output_bytes_max),
+        admin_(service, options.version) {}
+
+  Status Listen() {
+    EnableHealthAndReflection();
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&inference_);
+    builder.RegisterService(&admin_);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(
+        std::min<size_t>(options_.message_bytes_max, std::numeric_limits<int>::max())));
+    // Otherwise a second daemon on the same port would start, and take half of the calls.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return Unavailable("the gRPC address {} cannot be bound", options_.address);
+    }
+    port_ = static_cast<uint16_t>(port);
+    address_ = options_.address.substr(0, options_.address.rfind(':') + 1) + std::to_string(port);
+    health_thread_ = std::thread([this] { FollowReadiness(); });
+    return OkStatus();
+  }
+
+  void Stop(std::chrono::milliseconds grace) {
+    if (server_ == nullptr) return;
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (health_thread_.joinable()) health_thread_.join();
+    server_->Shutdown(std::chrono::system_clock::now() + grace);
+    server_.reset();
+  }
+
+  const std::string& address() const { return address_; }
+  uint16_t port() const { return port_; }
+
+ private:
+  void FollowReadiness() {
+    SetThreadName("grpc-health");
+    grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
+    const auto set = [health](bool serving) {
+      health->SetServingStatus(serving);
+      for (const char* name :
+           {v1::Inference::service_full_name(), v1::Admin::service_full_name()}) {
+        health->SetServingStatus(name, serving);
+      }
+    };
+    std::optional<bool> told;
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      const bool ready = service_.Readiness().ready;
+      if (told != ready) set(ready);
+      told = ready;
+      changed_.wait_for(lock, options_.health_interval);
+    }
+    set(false);
+  }
+
+  const GrpcServerOptions options_;
+  TextService& service_;
+  InferenceService inference_;
+  AdminService admin_;
+  std::unique_ptr<grpc::Server> server_;
+  uint16_t port_ = 0;
+  std::string address_;
+  std::thread health_thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+};
+
+StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Create(GrpcServerOptions options,
+                                                         TextService& service) {
+  auto running = std::make_unique<Running>(options, service);
+  RETURN_IF_ERROR(running->Listen());
+  return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(running)));
+}
+
+GrpcServer::GrpcServer(std::unique_ptr<Running> running) : running_(std::move(running)) {}
+
+GrpcServer::~GrpcServer() {
+  running_->Stop(std::chrono::milliseconds(0));
+}
+
+const std::string& GrpcServer::address() const {
+  return running_->address();
+}
+
+uint16_t GrpcServer::port() const {
+  return running_->port();
+}
+
+void GrpcServer::Stop(std::chrono::milliseconds grace) {
+  running_->Stop(grace);
+}
+
+}  // namespace polysil

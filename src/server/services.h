@@ -1,0 +1,56 @@
+// The services of the gRPC face: each method a thin translation onto TextService. Called on the
+// library's threads; owned by the server.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "polysil/v1/admin.grpc.pb.h"
+#include "polysil/v1/inference.grpc.pb.h"
+#include "session/text_service.h"
+
+namespace polysil {
+
+class InferenceService final : public v1::Inference::CallbackService {
+ public:
+  // `service` outlives it.
+  InferenceService(TextService& service, size_t output_bytes_max)
+      : service_(service), output_bytes_max_(output_bytes_max) {}
+
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
+                                     const v1::GetModelRequest* request,
+                                     v1::Model* response) override;
+
+ private:
+  Status CheckModel(const std::string& model) const;
+
+  TextService& service_;
+  const size_t output_bytes_max_;
+};
+
+class AdminService final : public v1::Admin::CallbackService {
+ public:
+  AdminService(TextService& service, std::string version)
+      : service_(service), version_(std::move(version)) {}
+
+  grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
+                                     const v1::GetStatsRequest* request,
+                                     v1::Stats* response) override;
+  grpc::ServerUnaryReactor* GetReadiness(grpc::CallbackServerContext* context,
+                                         const v1::GetReadinessRequest* request,
+                                         v1::Readiness* response) override;
+
+ private:
+  TextService& service_;
+  const std::string version_;
+};
+
+}  // namespace polysil

@@ -1,0 +1,546 @@
+// The gRPC face over loopback, with a FakeEngine behind it.
+#include "server/grpc_server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <future>
+#include <limits>
+
+#include "base/log.h"
+#include "fakes/fake_engine.h"
+#include "polysil/v1/admin.grpc.pb.h"
+#include "polysil/v1/inference.grpc.pb.h"
+#include "session/byte_tokenizer.h"
+
+namespace polysil {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr TokenId kEnd = ByteTokenizer::kTurnEnd;
+
+std::function<std::vector<TokenId>(const Request&, int32_t)> Say(std::string text) {
+  std::vector<TokenId> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  ids.push_back(kEnd);
+  return [ids](const Request&, int32_t) { return ids; };
+}
+
+FakeEngineOptions EndlessEngine() {
+  FakeEngineOptions options{
+      .script = [](const Request&, int32_t) { return std::vector<TokenId>{'a'}; }};
+  options.limits.context_tokens_max = 1'000'000'000;
+  options.limits.kv_tokens_max = 1'000'000'000;
+  return options;
+}
+
+struct Result {
+  grpc::Status status;
+  std::vector<v1::Delta> deltas;
+  std::optional<v1::Usage> usage;
+  int messages = 0;
+
+  std::string Text(int32_t index = 0) const {
+    std::string text;
+    for (const v1::Delta& delta : deltas) {
+      if (delta.index() == index) text += delta.prompt_text() + delta.text();
+    }
+    return text;
+  }
+};
+
+struct Rig {
+  explicit Rig(FakeEngineOptions engine_options = {.script = Say("Hello.")},
+               GrpcServerOptions options = {})
+      : engine(std::move(engine_options)) {
+    SetLogLevel(LogLevel::kOff);
+    TextModel model{.names = {"test-model", "alias"},
+                    .tokenizer = std::make_shared<ByteTokenizer>()};
+    model.chat_template = std::make_shared<ChatmlTemplate>();
+    service = TextService::Create({}, std::move(model), engine, clock).value();
+    options.address = "127.0.0.1:0";
+    options.version = "1.2.3";
+    options.health_interval = std::chrono::milliseconds(5);
+    server = GrpcServer::Create(std::move(options), *service).value();
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxSendMessageSize(-1);
+    channel =
+        grpc::CreateCustomChannel(server->address(), grpc::InsecureChannelCredentials(), arguments);
+    inference = v1::Inference::NewStub(channel);
+    admin = v1::Admin::NewStub(channel);
+  }
+
+  Result Generate(const v1::GenerateRequest& request) {
+    grpc::ClientContext context;
+    return Generate(request, context);
+  }
+  Result Generate(const v1::GenerateRequest& request, grpc::ClientContext& context) {
+    Result result;
+    const auto reader = inference->Generate(&context, request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+      ++result.messages;
+      EXPECT_FALSE(result.usage.has_value());  // it is the last
+      if (response.has_delta()) result.deltas.push_back(response.delta());
+      if (response.has_usage()) result.usage = response.usage();
+    }
+    result.status = reader->Finish();
+    return result;
+  }
+
+  SteadyClock clock;
+  FakeEngine engine;
+  std::unique_ptr<TextService> service;
+  std::unique_ptr<GrpcServer> server;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Inference::Stub> inference;
+  std::unique_ptr<v1::Admin::Stub> admin;
+};
+
+v1::GenerateRequest Ask(const std::string& text) {
+  v1::GenerateRequest request;
+  request.mutable_prompt()->set_text(text);
+  return request;
+}
+
+TEST(GrpcServer, GenerateStreamsDeltasThenUsage) {
+  FakeEngineOptions options{.script = Say("Hello."), .prompt_tokens_cached = 1};
+  Rig rig(options);
+  v1::GenerateRequest request = Ask("hi");
+  request.set_model("alias");
+  request.set_return_prompt_token_ids(true);
+  const Result result = rig.Generate(request);
+  ASSERT_TRUE(result.status.ok()) << result.status.error_message();
+  EXPECT_EQ(result.Text(), "Hello.");
+  ASSERT_TRUE(result.usage.has_value());
+  EXPECT_EQ(result.usage->prompt_tokens(), 2);
+  EXPECT_EQ(result.usage->cached_tokens(), 1);
+  EXPECT_EQ(result.usage->completion_tokens(), 7);
+  EXPECT_THAT(result.deltas[0].prompt_token_ids(), ElementsAre('h', 'i'));
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < result.deltas.size(); ++i) {
+    for (const v1::Token& token : result.deltas[i].tokens()) ids.push_back(token.id());
+    EXPECT_EQ(result.deltas[i].finish_reason(), i + 1 == result.deltas.size()
+                                                    ? v1::FINISH_REASON_STOP
+                                                    : v1::FINISH_REASON_UNSPECIFIED);
+  }
+  EXPECT_THAT(ids, ElementsAre('H', 'e', 'l', 'l', 'o', '.', kEnd));
+}
+
+TEST(GrpcServer, FieldsReachTheEngine) {
+  Rig rig;
+  v1::GenerateRequest request;
+  request.mutable_prompt()->mutable_token_ids()->add_ids(5);
+  request.set_temperature(0);  // SMP-03: zero is a value
+  request.set_top_p(0.5F);
+  request.set_top_k(-1);
+  request.set_min_p(0.25F);
+  request.set_repetition_penalty(1.5F);
+  request.set_presence_penalty(-1);
+  request.set_frequency_penalty(1);
+  (*request.mutable_logit_bias())[7] = 1.5F;
+  (*request.mutable_logit_bias())[5] = -2;
+  request.set_seed(0);
+  request.set_n(2);
+  request.set_max_tokens(9);
+  request.set_min_tokens(1);
+  request.add_stop_token_ids(8);
+  request.set_ignore_eos(true);
+  ASSERT_TRUE(rig.Generate(request).status.ok());
+  const Request submitted = rig.engine.submitted().at(0);
+  EXPECT_THAT(submitted.prompt, ElementsAre(5));
+  EXPECT_THAT(submitted.end_token_ids, ElementsAre(8));
+  EXPECT_EQ(submitted.sequences, 2);
+  EXPECT_EQ(submitted.sampling.temperature, 0.0F);
+  EXPECT_EQ(submitted.sampling.top_p, 0.5F);
+  EXPECT_EQ(submitted.sampling.top_k, 0);
+  EXPECT_EQ(submitted.sampling.min_p, 0.25F);
+  EXPECT_EQ(submitted.sampling.repetition_penalty, 1.5F);
+  EXPECT_EQ(submitted.sampling.presence_penalty, -1.0F);
+  EXPECT_EQ(submitted.sampling.frequency_penalty, 1.0F);
+  EXPECT_EQ(submitted.sampling.seed, 0u);
+  EXPECT_EQ(submitted.sampling.tokens_max, 9);
+  EXPECT_EQ(submitted.sampling.tokens_min, 1);
+  EXPECT_THAT(submitted.sampling.logit_bias, ElementsAre(std::pair(5, -2.0F), std::pair(7, 1.5F)));
+}
+
+TEST(GrpcServer, ChatEchoStopAndLogprobs) {
+  Rig rig({.script = Say("one two")});
+  v1::GenerateRequest request;
+  v1::Chat* chat = request.mutable_prompt()->mutable_chat();
+  v1::ChatMessage* message = chat->add_messages();
+  message->set_role("user");
+  message->set_content("hi");
+  request.add_stop(" two");
+  Result result = rig.Generate(request);
+  ASSERT_TRUE(result.status.ok()) << result.status.error_message();
+  EXPECT_EQ(result.Text(), "one");
+  EXPECT_EQ(result.deltas.back().stop_string(), " two");
+  EXPECT_EQ(rig.engine.submitted()[0].prompt.size(), 21u);
+
+  chat->set_tools_json(R"([{"type":"function","function":{"name":"f"}}])");
+  EXPECT_TRUE(rig.Generate(request).status.ok());
+  EXPECT_GT(rig.engine.submitted()[1].prompt.size(), 21u);
+
+  request = Ask("h\xC3\xA9");
+  request.set_echo(true);
+  request.set_logprobs(1);
+  request.set_max_tokens(1);
+  result = rig.Generate(request);
+  ASSERT_TRUE(result.status.ok());
+  EXPECT_EQ(result.Text(), "h\xC3\xA9o");
+  const v1::Delta& first = result.deltas[0];
+  ASSERT_EQ(first.prompt_tokens_size(), 3);
+  EXPECT_FALSE(first.prompt_tokens(0).has_logprob());
+  EXPECT_TRUE(first.prompt_tokens(1).has_logprob());
+  EXPECT_EQ(first.prompt_tokens(1).token(), "\xC3");
+  EXPECT_EQ(first.tokens(0).text_offset(), 2);
+  EXPECT_EQ(first.tokens(0).top_size(), 1);
+  EXPECT_EQ(first.finish_reason(), v1::FINISH_REASON_LENGTH);
+}
+
+// SMP-05, SMP-06, LEN-04, LEN-08: the same refusals as over HTTP, before the first message.
+TEST(GrpcServer, RefusalsNameTheField) {
+  Rig rig;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  using R = v1::GenerateRequest&;
+  const std::vector<std::pair<std::string, std::function<void(R)>>> cases = {
+      {"temperature", [&](R r) { r.set_temperature(nan); }},
+      {"temperature", [](R r) { r.set_temperature(2.5F); }},
+      {"top_p", [](R r) { r.set_top_p(0); }},
+      {"top_k", [](R r) { r.set_top_k(-2); }},
+      {"min_p", [](R r) { r.set_min_p(1.5F); }},
+      {"repetition_penalty", [](R r) { r.set_repetition_penalty(0); }},
+      {"logit_bias", [](R r) { (*r.mutable_logit_bias())[300] = 1; }},
+      {"logit_bias", [&](R r) { (*r.mutable_logit_bias())[3] = nan; }},
+      {"n", [](R r) { r.set_n(0); }},
+      {"n", [](R r) { r.set_n(1'000'000); }},
+      {"max_tokens", [](R r) { r.set_max_tokens(-1); }},
+      {"max_tokens", [](R r) { r.set_max_tokens(0); }},
+      {"min_tokens", [](R r) { r.set_min_tokens(-1); }},
+      {"stop", [](R r) { r.add_stop(""); }},
+      {"stop_token_ids", [](R r) { r.add_stop_token_ids(-1); }},
+      {"logprobs", [](R r) { r.set_logprobs(21); }},
+      {"prompt", [](R r) { r.clear_prompt(); }},
+      {"prompt", [](R r) { r.mutable_prompt()->set_text(""); }},
+      {"prompt", [](R r) { r.mutable_prompt()->set_text(std::string(256, 'a')); }},
+      {"prompt", [](R r) { r.mutable_prompt()->mutable_token_ids()->add_ids(300); }},
+      {"messages", [](R r) { r.mutable_prompt()->mutable_chat(); }},
+      {"messages[0].role", [](R r) { r.mutable_prompt()->mutable_chat()->add_messages(); }},
+      {"tools_json", [](R r) { r.mutable_prompt()->mutable_chat()->set_tools_json("{"); }},
+      {"chat_template_kwargs_json",
+       [](R r) { r.mutable_prompt()->mutable_chat()->set_chat_template_kwargs_json("[]"); }},
+      {"tools_json",
+       [](R r) { r.mutable_prompt()->mutable_chat()->set_tools_json(std::string(9999, '[')); }}};
+  for (const auto& [field, change] : cases) {
+    v1::GenerateRequest request = Ask("hi");
+    change(request);
+    const Result result = rig.Generate(request);
+    EXPECT_EQ(result.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field;
+    EXPECT_THAT(result.status.error_message(), HasSubstr(field));
+    EXPECT_EQ(result.messages, 0);
+  }
+  EXPECT_TRUE(rig.engine.submitted().empty());
+  EXPECT_EQ(rig.service->Stats().requests_refused, cases.size());
+  v1::GenerateRequest request = Ask("hi");
+  request.set_model("gpt-4");
+  EXPECT_EQ(rig.Generate(request).status.error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// SCH-01, OPS-03, SSE-06.
+TEST(GrpcServer, StatusCodesAreCanonical) {
+  Rig full({.running_max = 1, .queue_max = 0, .script = Say("x")});
+  full.engine.AllowTokens(0);
+  std::future<Result> first =
+      std::async(std::launch::async, [&] { return full.Generate(Ask("hi")); });
+  ASSERT_TRUE(full.engine.WaitUntilSubmitted(1));
+  EXPECT_EQ(full.Generate(Ask("hi")).status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  full.engine.AllowTokens(10);
+  EXPECT_TRUE(first.get().status.ok());
+
+  Rig broken;
+  broken.engine.SetReadiness({.ready = false, .reason = "no step for 5 s"});
+  const Result refused = broken.Generate(Ask("hi"));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.status.error_message(), HasSubstr("no step for 5 s"));
+
+  FakeEngineOptions options{.script = Say("Hello"), .fail_after_tokens = 2};
+  Rig failing(options);
+  const Result failed = failing.Generate(Ask("hi"));
+  EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(failed.Text(), "He");
+  EXPECT_FALSE(failed.usage.has_value());
+
+  Rig ending({.script = Say("Hello")});
+  ending.engine.AllowTokens(2);
+  std::future<Result> cut =
+      std::async(std::launch::async, [&] { return ending.Generate(Ask("hi")); });
+  ASSERT_TRUE(ending.engine.WaitUntilSubmitted(1));
+  ending.engine.EndAll();
+  EXPECT_EQ(cut.get().status.error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// CAN-10.
+TEST(GrpcServer, ClientCancelAndDeadline) {
+  Rig rig(EndlessEngine());
+  rig.engine.AllowTokens(3);
+  {
+    grpc::ClientContext context;
+    const auto reader = rig.inference->Generate(&context, Ask("hi"));
+    v1::GenerateResponse response;
+    ASSERT_TRUE(reader->Read(&response));
+    context.TryCancel();
+    EXPECT_TRUE(rig.engine.WaitUntilCancelled(1));
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  EXPECT_EQ(rig.Generate(Ask("hi"), context).status.error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_GT(rig.engine.submitted().at(1).deadline_ns, 0);
+  EXPECT_TRUE(rig.engine.WaitUntilIdle());
+  {
+    // A client that dies takes its connection with it.
+    const auto channel =
+        grpc::CreateChannel(rig.server->address(), grpc::InsecureChannelCredentials());
+    auto stub = v1::Inference::NewStub(channel);
+    grpc::ClientContext dying;
+    const auto reader = stub->Generate(&dying, Ask("hi"));
+    v1::GenerateResponse response;
+    ASSERT_TRUE(reader->Read(&response));
+  }
+  EXPECT_TRUE(rig.engine.WaitUntilIdle());
+}
+
+// A reader that takes nothing is cut off at the bound, and its neighbours do not notice.
+TEST(GrpcServer, SlowReadersAreCutOff) {
+  Rig rig(EndlessEngine(), {.output_bytes_max = 10'000});
+  grpc::ClientContext context;
+  const auto slow = rig.inference->Generate(&context, Ask("hi"));
+  v1::GenerateResponse response;
+  ASSERT_TRUE(slow->Read(&response));
+  EXPECT_TRUE(rig.engine.WaitUntilCancelled(1));
+  v1::GenerateRequest request = Ask("hi");
+  request.set_max_tokens(500);
+  EXPECT_EQ(rig.Generate(request).Text(), std::string(500, 'a'));
+  while (slow->Read(&response)) {
+  }
+  EXPECT_FALSE(slow->Finish().ok());
+}
+
+// OPS-11.
+TEST(GrpcServer, Limits) {
+  Rig rig({.script = Say("x")}, {.message_bytes_max = 100'000});
+  EXPECT_EQ(rig.Generate(Ask(std::string(200'000, 'a'))).status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  grpc::ClientContext context;
+  context.AddMetadata("big", std::string(100'000, 'a'));
+  EXPECT_FALSE(rig.Generate(Ask("hi"), context).status.ok());
+  EXPECT_TRUE(rig.Generate(Ask("hi")).status.ok());  // the connection stays usable
+}
+
+// Bytes on a method by its name, for what has no stub here.
+std::pair<grpc::Status, std::string> Call(Rig& rig, const std::string& method,
+                                          const std::string& bytes) {
+  grpc::GenericStub stub(rig.channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
+  call->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  grpc::Slice answer;
+  return {status, status.ok() && response.DumpToSingleSlice(&answer).ok()
+                      ? std::string(answer.begin(), answer.end())
+                      : std::string()};
+}
+
+TEST(GrpcServer, UnknownMethodsAndBadBytes) {
+  Rig rig;
+  EXPECT_EQ(Call(rig, "/polysil.v1.Inference/Nothing", "").first.error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_FALSE(Call(rig, "/polysil.v1.Inference/Tokenize", "\xFF\xFF\xFF").first.ok());
+  // A string field that is not UTF-8: model, one byte.
+  EXPECT_FALSE(Call(rig, "/polysil.v1.Inference/GetModel", std::string("\x0a\x01\xff")).first.ok());
+  EXPECT_TRUE(rig.Generate(Ask("hi")).status.ok());
+}
+
+TEST(GrpcServer, HealthFollowsReadiness) {
+  Rig rig;
+  const auto serving = [&](const std::string& service) {
+    // HealthCheckRequest{service = 1}; HealthCheckResponse{status = 1}, SERVING = 1.
+    const std::string request =
+        service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
+    const auto [status, bytes] = Call(rig, "/grpc.health.v1.Health/Check", request);
+    return status.ok() && bytes == std::string("\x08\x01");
+  };
+  const auto wait = [&](bool wanted) {
+    for (int i = 0; i < 100'000; ++i) {
+      if (serving("") == wanted && serving("polysil.v1.Inference") == wanted) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(wait(true));
+  rig.engine.SetReadiness({.ready = false, .reason = "stalled"});
+  EXPECT_TRUE(wait(false));
+  rig.engine.SetReadiness({.ready = true, .reason = {}});
+  EXPECT_TRUE(wait(true));
+}
+
+TEST(GrpcServer, ReflectionListsTheServices) {
+  Rig rig;
+  // ServerReflectionRequest{list_services = 7: ""}; a stream of one request, read as a unary call.
+  grpc::GenericStub stub(rig.channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(
+      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  const grpc::Slice slice(std::string("\x3a\x00", 2));
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  queue.Next(&tag, &ok);
+  grpc::ByteBuffer response;
+  call->Read(&response, nullptr);
+  queue.Next(&tag, &ok);
+  ASSERT_TRUE(ok);
+  grpc::Slice answer;
+  ASSERT_TRUE(response.DumpToSingleSlice(&answer).ok());
+  const std::string bytes(answer.begin(), answer.end());
+  EXPECT_THAT(bytes, HasSubstr("polysil.v1.Inference"));
+  EXPECT_THAT(bytes, HasSubstr("polysil.v1.Admin"));
+  EXPECT_THAT(bytes, HasSubstr("grpc.health.v1.Health"));
+  context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+}
+
+TEST(GrpcServer, TokenizeDetokenizeGetModel) {
+  Rig rig;
+  v1::TokenizeRequest tokenize;
+  tokenize.mutable_prompt()->set_text("h\xC3\xA9<|im_end|>");
+  tokenize.mutable_prompt()->set_parse_special(true);
+  v1::TokenizeResponse tokenized;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(rig.inference->Tokenize(&context, tokenize, &tokenized).ok());
+  }
+  EXPECT_THAT(tokenized.ids(), ElementsAre('h', 0xC3, 0xA9, kEnd));
+  EXPECT_EQ(tokenized.tokens(1), "\xC3");
+  v1::DetokenizeRequest detokenize;
+  for (const int32_t id : {int{ByteTokenizer::kHello}, int{kEnd}}) detokenize.add_ids(id);
+  detokenize.set_skip_special_tokens(true);
+  v1::DetokenizeResponse text;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(rig.inference->Detokenize(&context, detokenize, &text).ok());
+  }
+  EXPECT_EQ(text.text(), "Hello");
+  detokenize.add_ids(-1);
+  {
+    grpc::ClientContext context;
+    EXPECT_EQ(rig.inference->Detokenize(&context, detokenize, &text).error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  v1::Model model;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(rig.inference->GetModel(&context, {}, &model).ok());
+  }
+  EXPECT_EQ(model.name(), "test-model");
+  EXPECT_THAT(model.aliases(), ElementsAre("alias"));
+  EXPECT_EQ(model.context_tokens_max(), 256);
+  EXPECT_EQ(model.vocab_size(), 300);
+  EXPECT_TRUE(model.chat());
+}
+
+TEST(GrpcServer, Admin) {
+  Rig rig;
+  ASSERT_TRUE(rig.Generate(Ask("hi")).status.ok());
+  v1::Stats stats;
+  v1::Readiness readiness;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(rig.admin->GetStats(&context, {}, &stats).ok());
+  }
+  EXPECT_EQ(stats.requests_stop(), 1u);
+  EXPECT_EQ(stats.generation_tokens(), 7u);
+  EXPECT_THAT(stats.step_duration().counts(), ElementsAre(1, 2, 3));
+  rig.engine.SetReadiness({.ready = false, .reason = "stalled"});
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(rig.admin->GetReadiness(&context, {}, &readiness).ok());
+  }
+  EXPECT_FALSE(readiness.ready());
+  EXPECT_EQ(readiness.reason(), "stalled");
+  EXPECT_EQ(readiness.version(), "1.2.3");
+}
+
+TEST(GrpcServer, ThirtyTwoStreamsAtOnce) {
+  Rig rig({.script = [](const Request& request, int32_t) {
+    std::vector<TokenId> ids(100, request.prompt[0]);
+    ids.push_back(kEnd);
+    return ids;
+  }});
+  std::vector<std::future<Result>> results;
+  for (int i = 0; i < 32; ++i) {
+    results.push_back(std::async(std::launch::async, [&rig, i] {
+      return rig.Generate(Ask(std::string(1, static_cast<char>('A' + i))));
+    }));
+  }
+  for (int i = 0; i < 32; ++i) {
+    const Result result = results[static_cast<size_t>(i)].get();
+    EXPECT_TRUE(result.status.ok());
+    EXPECT_EQ(result.Text(), std::string(100, static_cast<char>('A' + i)));
+    EXPECT_EQ(result.usage->completion_tokens(), 101);
+  }
+}
+
+// OPS-06.
+TEST(GrpcServer, StopWaitsThenCuts) {
+  Rig rig({.script = Say("Hello")});
+  rig.engine.AllowTokens(2);
+  std::future<Result> stream =
+      std::async(std::launch::async, [&] { return rig.Generate(Ask("hi")); });
+  ASSERT_TRUE(rig.engine.WaitUntilSubmitted(1));
+  std::future<void> stopped =
+      std::async(std::launch::async, [&] { rig.server->Stop(std::chrono::seconds(60)); });
+  rig.engine.AllowTokens(100);
+  EXPECT_TRUE(stream.get().status.ok());
+  stopped.get();
+  EXPECT_FALSE(rig.Generate(Ask("hi")).status.ok());
+
+  Rig other(EndlessEngine());
+  other.engine.AllowTokens(2);
+  stream = std::async(std::launch::async, [&] { return other.Generate(Ask("hi")); });
+  ASSERT_TRUE(other.engine.WaitUntilSubmitted(1));
+  other.server->Stop(std::chrono::milliseconds(20));
+  EXPECT_FALSE(stream.get().status.ok());
+  EXPECT_TRUE(other.engine.WaitUntilCancelled(1));
+}
+
+TEST(GrpcServer, AddressesThatCannotBeBound) {
+  Rig rig;
+  EXPECT_EQ(GrpcServer::Create({.address = rig.server->address()}, *rig.service).status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_FALSE(GrpcServer::Create({.address = "nonsense"}, *rig.service).ok());
+}
+
+}  // namespace
+}  // namespace polysil
