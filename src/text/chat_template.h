@@ -1,10 +1,13 @@
-// ChatTemplate: messages to prompt text, by the Jinja2 template that a model ships. Bounded in steps,
-// depth and output. Remembers which bytes came from messages, so that they cannot open or close a
-// turn when tokenized. Immutable, thread-safe.
+// ChatTemplate: messages to prompt text, by the Jinja2 template that a model ships. Bounded in
+// steps, depth and output. Remembers which bytes came from messages, so that they cannot open or
+// close a turn when tokenized. Immutable, thread-safe.
 #pragma once
 
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <ctime>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +20,7 @@ namespace polysil {
 struct ChatTemplateOptions {
   std::string bos_token;  // their texts; may be empty
   std::string eos_token;
+  std::function<std::tm()> local_time;  // for strftime_now(); empty: the machine's clock
 };
 
 struct RenderedChat {
