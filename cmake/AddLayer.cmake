@@ -42,27 +42,40 @@ function(add_layer_test name)
 endfunction()
 
 # kernels/: math on raw pointers, one instruction set per file suffix. No contraction: the same
-# operations in the same order give the same bits on every instruction set.
+# operations in the same order give the same bits on every instruction set. GCC's reassociation and
+# replacement of temporaries would undo the order in which integer sums are written, which keeps
+# them in registers.
 function(add_kernels)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
        ${CMAKE_SOURCE_DIR}/kernels/reference/*.cc ${CMAKE_SOURCE_DIR}/kernels/cpu/*.cc)
-  if(NOT sources)
-    add_library(polysil_kernels INTERFACE)
-    target_include_directories(polysil_kernels INTERFACE ${CMAKE_SOURCE_DIR})
-    return()
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(FILTER sources EXCLUDE REGEX "_avx(2|512)\\.cc$")
   endif()
+  set(order "$<$<CXX_COMPILER_ID:GNU>:-fno-tree-reassoc;-fno-tree-ter>")
   add_library(polysil_kernels STATIC ${sources})
   target_include_directories(polysil_kernels PUBLIC ${CMAKE_SOURCE_DIR})
   target_compile_options(polysil_kernels PRIVATE -O3 -ffp-contract=off)
   foreach(source ${sources})
     if(source MATCHES "_avx2\\.cc$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx2;-mfma;-mf16c;${order}")
     elseif(source MATCHES "_avx512\\.cc$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni")
+        "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;${order}")
     endif()
   endforeach()
   add_layer_test(kernels)
+  # The AVX-512 file once more with emulated instructions, so that its tests run on any machine. Loops
+  # and calls stay as written: unrolled emulation takes minutes to compile.
+  find_path(SIMDE_INCLUDE_DIR simde/x86/avx512.h)
+  if(TARGET test_kernels AND SIMDE_INCLUDE_DIR)
+    set(emulated ${CMAKE_SOURCE_DIR}/tests/kernels/emulated_avx512.cc)
+    set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS
+      "-O1;-fno-inline;-fno-tree-loop-optimize;-ffp-contract=off;-Wno-psabi")
+    target_sources(test_kernels PRIVATE ${emulated})
+    target_include_directories(test_kernels SYSTEM PRIVATE ${SIMDE_INCLUDE_DIR})
+    target_compile_definitions(test_kernels PRIVATE POLYSIL_TESTS_EMULATED_AVX512)
+  endif()
 endfunction()
 
 function(add_program name layer)

@@ -1,4 +1,5 @@
-// float16 and bfloat16 as bits, in plain integer arithmetic: the same on every machine.
+// float16 and bfloat16 as bits, in plain integer arithmetic: the same on every machine. Static on
+// purpose: files compiled for other instruction sets must not share one copy.
 #pragma once
 
 #include <bit>
@@ -6,7 +7,7 @@
 
 namespace polysil::kernels {
 
-inline float HalfToFloat(uint16_t half) {
+static inline float HalfToFloat(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000U) << 16;
   const uint32_t magnitude = half & 0x7FFFU;
   if (magnitude >= 0x7C00U) {  // infinity; a NaN becomes quiet as the hardware makes it
@@ -21,7 +22,7 @@ inline float HalfToFloat(uint16_t half) {
 }
 
 // Rounds to nearest, ties to even; what is too large becomes infinity.
-inline uint16_t FloatToHalf(float value) {
+static inline uint16_t FloatToHalf(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000U;
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
@@ -37,7 +38,7 @@ inline uint16_t FloatToHalf(float value) {
   return static_cast<uint16_t>(sign | ((magnitude - (112U << 23) + 0xFFFU + odd) >> 13));
 }
 
-inline float Bfloat16ToFloat(uint16_t bits) {
+static inline float Bfloat16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 

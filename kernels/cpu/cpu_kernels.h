@@ -1,14 +1,160 @@
-// The CPU's fast path: one table of kernels per instruction set, chosen at run time.
+// The CPU's fast path: one table of kernels per instruction set, chosen at run time. All of them
+// give the same bits for the same inputs: integer sums are exact, and floats are added in one fixed
+// order per output element, whatever the number of rows in a call or the width of a register.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/weight_type.h"
+
 namespace polysil::kernels {
 
 enum class Isa { kPortable, kAvx2, kAvx512 };
 
-// The widest instruction set that this machine runs.
+// --- Activations ---------------------------------------------------------------------------------
+
+// How a panel wants x.
+enum class ActivationType {
+  kFloat,
+  // 8 bits per value and one scale per block of 32; blocks whose largest value stands out from the
+  // row (kWideBlockFactor) get 8 bits more, since they make most of the error.
+  kInt8,
+  // 16 bits per value and one scale per block of 32.
+  kInt16,
+};
+inline constexpr int32_t kActivationBlock = 32;
+
+// A block is wide when its largest magnitude is above this many times the row's root mean square.
+// On SmolLM2-135M Q4_1 this is every sixth block and the mean error of a log-probability falls from
+// 0.028 (none wide) to 0.010; 3 gives 0.008 for every fourth block, 6 gives 0.013 for every
+// eleventh.
+inline constexpr float kWideBlockFactor = 4.0F;
+
+// Facts of one block of a quantised row. A value is scale * q with whole q: 256 * high + low in
+// kInt8 (low is 0 where the block is not wide), the 16-bit value itself in kInt16.
+struct ActivationBlock {
+  float scale;
+  float scaled_sum;   // scale * sum
+  int32_t sum;        // of all 32 q
+  int32_t first_sum;  // of the first 16 q
+};
+
+// Rows of x in one form. Row r begins at r * cols, its blocks at r * cols / 32.
+struct Activations {
+  int64_t cols = 0;
+  const float* floats = nullptr;            // kFloat
+  const int8_t* highs = nullptr;            // kInt8
+  const int8_t* lows = nullptr;             // kInt8
+  const uint8_t* wide = nullptr;            // kInt8: one per block, not zero if it is wide
+  const int16_t* wholes = nullptr;          // kInt16
+  const ActivationBlock* blocks = nullptr;  // kInt8, kInt16
+};
+
+// Where QuantiseInt8 writes one row.
+struct Int8Row {
+  int8_t* highs;
+  int8_t* lows;
+  uint8_t* wide;
+  ActivationBlock* blocks;
+};
+
+// --- Weight panels -------------------------------------------------------------------------------
+
+// Rows of y that a product writes: row r of the call at out + r * stride.
+struct PanelOutput {
+  float* out;  // the panel's first output of row 0
+  int64_t stride;
+  int32_t lanes;      // outputs of the panel that exist
+  const float* bias;  // [lanes] or null
+  bool accumulate;    // add to what is there
+};
+
+// A weight matrix is kept as panels of `panel_rows` rows, interleaved so that lane = row. One
+// format for each way to store a panel.
+struct PanelFormat {
+  ActivationType activation;
+  // Bytes of one panel: a multiple of 64 for cols that are a multiple of 32.
+  int64_t (*panel_bytes)(int64_t cols);
+  // Packs `rows` <= panel_rows rows, `row_bytes` apart; missing rows become zero.
+  void (*pack)(WeightType type, const std::byte* from, int64_t row_bytes, int32_t rows,
+               int64_t cols, std::byte* panel);
+  // out[r, lane] = panel row `lane` . x row r (+ bias) (+ what was there) for `rows` rows of x.
+  void (*multiply)(const std::byte* panel, const Activations& x, int64_t row_begin, int64_t rows,
+                   const PanelOutput& output);
+};
+
+// --- Attention -----------------------------------------------------------------------------------
+
+// Positions of one chunk; chunk c covers [c * kAttentionChunk, (c + 1) * kAttentionChunk).
+inline constexpr int32_t kAttentionChunk = 256;
+
+// Rows of heads are padded with zeros to whole sixteens.
+constexpr int32_t PaddedHeadSize(int32_t head_size) {
+  return (head_size + 15) / 16 * 16;
+}
+
+// Some queries of one KV head against the positions of one chunk.
+struct AttentionChunk {
+  int32_t queries;
+  int32_t head_size;
+  bool halves;  // keys and values are float16, else float
+  float scale;
+  float softcap;          // 0: none
+  const float* q;         // [queries, padded head size]
+  const int32_t* begins;  // query i sees positions [begins[i], ends[i]) of the chunk
+  const int32_t* ends;
+  const std::byte* const* keys;  // by position of the chunk: rows of head_size elements
+  const std::byte* const* values;
+};
+
+// exp-weighted sums of values relative to the largest score, for each query.
+struct AttentionPartials {
+  float* largest;  // [queries]
+  float* totals;   // [queries], 0 where nothing was seen
+  float* sums;     // [queries, padded head size]
+};
+
+// Floats of scratch that attend_chunk needs.
+int64_t AttentionScratchFloats(int32_t queries, int32_t head_size);
+
+// --- The table -----------------------------------------------------------------------------------
+
+struct CpuKernels {
+  Isa isa;
+  int32_t panel_rows;
+  // exact: products with float activations and the exact values of the weights.
+  const PanelFormat& (*format)(WeightType type, bool exact);
+
+  // One row; cols is a multiple of 32. A row that is not finite becomes one that gives no number.
+  void (*quantise_int8)(const float* x, int64_t cols, const Int8Row& row);
+  void (*quantise_int16)(const float* x, int64_t cols, int16_t* values, ActivationBlock* blocks);
+
+  void (*rms_norm)(const float* x, const float* weight, float weight_offset, float eps,
+                   int64_t cols, float* out);
+  void (*gated_silu)(const float* gate, const float* up, int64_t count, float* out);
+  void (*gated_gelu_tanh)(const float* gate, const float* up, int64_t count, float* out);
+  void (*softcap)(float* x, float cap, int64_t count);
+  void (*add)(float* x, const float* y, int64_t count);
+  void (*scale)(float* x, float factor, int64_t count);
+  // Heads of one row; cosines and sines [pairs].
+  void (*rope_halves)(float* x, int32_t heads, int32_t head_size, int32_t pairs,
+                      const float* cosines, const float* sines);
+  void (*rope_adjacent)(float* x, int32_t heads, int32_t head_size, int32_t pairs,
+                        const float* cosines, const float* sines);
+  void (*floats_to_halves)(const float* from, int64_t count, uint16_t* to);
+
+  void (*attend_chunk)(const AttentionChunk& chunk, float* scratch,
+                       const AttentionPartials& partials);
+  // Joins the next chunk's partials to those of all chunks before it (totals 0: none yet).
+  void (*merge_partials)(int32_t queries, int32_t head_size, const AttentionPartials& next,
+                         const AttentionPartials& all);
+};
+
+// Whether this machine runs an instruction set, and the widest that it runs.
+bool Runs(Isa isa);
 Isa BestIsa();
+// isa is one that this machine runs.
+const CpuKernels& KernelsFor(Isa isa);
 
 }  // namespace polysil::kernels

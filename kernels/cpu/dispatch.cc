@@ -1,9 +1,50 @@
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/isa_tables.h"
 
 namespace polysil::kernels {
 
+bool Runs(Isa isa) {
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+                    __builtin_cpu_supports("f16c") != 0;
+  switch (isa) {
+    case Isa::kPortable:
+      return true;
+    case Isa::kAvx2:
+      return avx2;
+    case Isa::kAvx512:
+      return avx2 && __builtin_cpu_supports("avx512f") != 0 &&
+             __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+             __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
+  }
+  return false;
+#else
+  return isa == Isa::kPortable;
+#endif
+}
+
 Isa BestIsa() {
-  return Isa::kPortable;
+  if (Runs(Isa::kAvx512)) return Isa::kAvx512;
+  return Runs(Isa::kAvx2) ? Isa::kAvx2 : Isa::kPortable;
+}
+
+const CpuKernels& KernelsFor(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::kPortable:
+      break;
+    case Isa::kAvx2:
+      return Avx2Kernels();
+    case Isa::kAvx512:
+      return Avx512Kernels();
+  }
+#endif
+  return PortableKernels();
+}
+
+int64_t AttentionScratchFloats(int32_t queries, int32_t head_size) {
+  constexpr int64_t kStrip = 32;  // positions widened at a time
+  return kStrip * PaddedHeadSize(head_size) + int64_t{queries} * kAttentionChunk;
 }
 
 }  // namespace polysil::kernels

@@ -2,11 +2,13 @@
 
 #include <hwloc.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "device/cpu/aligned_memory.h"
+#include "device/cpu/cpu_matrix.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/thread_pool.h"
 
@@ -14,7 +16,7 @@ namespace polysil {
 namespace {
 
 constexpr int32_t kThreadsMax = 1024;
-constexpr int64_t kMatrixBytesMax = int64_t{1} << 44;
+constexpr int64_t kBufferBytesMax = int64_t{1} << 44;
 
 struct Machine {
   int32_t cores = 1;
@@ -45,64 +47,67 @@ Machine InspectMachine() {
   return machine;
 }
 
-// The kernels' name of a type: the two enums have the same order.
-kernels::WeightType WeightTypeOf(DType dtype) {
-  return static_cast<kernels::WeightType>(static_cast<int>(dtype));
-}
-
 class CpuBuffer final : public DeviceBuffer {
  public:
-  CpuBuffer(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
-  ~CpuBuffer() override { std::free(data_); }
-  std::byte* data() override { return data_; }
+  CpuBuffer(AlignedMemory memory, int64_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+  std::byte* data() override { return memory_.data(); }
   int64_t bytes() const override { return bytes_; }
 
  private:
-  std::byte* data_;
+  AlignedMemory memory_;
   int64_t bytes_;
 };
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(DeviceInfo info, int32_t threads)
-      : info_(std::move(info)), pool_(threads), ops_(pool_) {}
+  CpuDevice(DeviceInfo info, const kernels::CpuKernels& kernels, bool exact, int32_t threads)
+      : info_(std::move(info)),
+        kernels_(kernels),
+        exact_(exact),
+        pool_(threads),
+        ops_(kernels, pool_) {}
 
   const DeviceInfo& info() const override { return info_; }
 
   StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(const HostTensor& tensor) override {
-    const DTypeInfo& dtype = Info(tensor.dtype);
-    if (tensor.rows <= 0 || tensor.cols <= 0) {
-      return InvalidArgument("matrix of {} rows and {} columns is empty", tensor.rows, tensor.cols);
-    }
-    if (tensor.cols % dtype.values_per_block != 0) {
-      return InvalidArgument("matrix has {} columns, not a multiple of the {} values of a {} block",
-                             tensor.cols, dtype.values_per_block, dtype.name);
-    }
-    if (tensor.cols > kMatrixBytesMax / 4 / tensor.rows) {
-      return InvalidArgument("matrix of {} rows and {} columns is too large", tensor.rows,
-                             tensor.cols);
-    }
-    return std::unique_ptr<WeightMatrix>(new CpuMatrix(tensor, WeightTypeOf(tensor.dtype)));
+    ASSIGN_OR_RETURN(std::unique_ptr<CpuMatrix> matrix,
+                     CpuMatrix::Load(tensor, kernels_, exact_, pool_));
+    return std::unique_ptr<WeightMatrix>(std::move(matrix));
   }
 
   StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(int64_t bytes) override {
-    if (bytes < 0 || bytes > kMatrixBytesMax) {
-      return InvalidArgument("cannot allocate {} bytes", bytes);
+    if (bytes < 0 || bytes > kBufferBytesMax) {
+      return InvalidArgument("a buffer of {} bytes was asked for, the most is {}", bytes,
+                             kBufferBytesMax);
     }
-    const auto rounded = (static_cast<size_t>(bytes) + 63) / 64 * 64;
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, std::max<size_t>(rounded, 64)));
-    if (data == nullptr) return ResourceExhausted("no memory for a buffer of {} bytes", bytes);
-    std::memset(data, 0, rounded);
-    return std::unique_ptr<DeviceBuffer>(new CpuBuffer(data, bytes));
+    AlignedMemory memory = AlignedMemory::Allocate(bytes);
+    if (memory.data() == nullptr) {
+      return ResourceExhausted("no memory for a buffer of {} bytes", bytes);
+    }
+    return std::unique_ptr<DeviceBuffer>(new CpuBuffer(std::move(memory), bytes));
   }
 
   Ops& ops() override { return ops_; }
 
  private:
   DeviceInfo info_;
+  const kernels::CpuKernels& kernels_;
+  bool exact_;
   ThreadPool pool_;
   CpuOps ops_;
 };
+
+std::string_view NameOf(kernels::Isa isa) {
+  switch (isa) {
+    case kernels::Isa::kPortable:
+      return "portable code";
+    case kernels::Isa::kAvx2:
+      return "AVX2";
+    case kernels::Isa::kAvx512:
+      return "AVX-512";
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -110,15 +115,20 @@ StatusOr<std::unique_ptr<Device>> CreateCpuDevice(const CpuOptions& options) {
   if (options.threads < 0 || options.threads > kThreadsMax) {
     return InvalidArgument("cpu threads is {}, must be 0 to {}", options.threads, kThreadsMax);
   }
+  const kernels::Isa isa = options.isa.value_or(kernels::BestIsa());
+  if (!kernels::Runs(isa)) return FailedPrecondition("this machine has no {}", NameOf(isa));
   const Machine machine = InspectMachine();
   const int32_t threads = options.threads == 0 ? machine.cores : options.threads;
+  const bool exact = options.activations == CpuActivations::kF32;
   DeviceInfo info = {
       .kind = "cpu",
-      .description = fmt::format("{}, {} threads", machine.cpu_model, threads),
-      .numeric_class = options.activations == CpuActivations::kQ8 ? "cpu/q8" : "cpu/f32",
+      .description = fmt::format("{}, {}, {} {}", machine.cpu_model, NameOf(isa), threads,
+                                 threads == 1 ? "thread" : "threads"),
+      .numeric_class = exact ? "cpu/f32" : "cpu/q8",
       .memory_bytes = machine.memory_bytes,
   };
-  return std::unique_ptr<Device>(new CpuDevice(std::move(info), threads));
+  return std::unique_ptr<Device>(
+      new CpuDevice(std::move(info), kernels::KernelsFor(isa), exact, threads));
 }
 
 }  // namespace polysil

@@ -1,32 +1,23 @@
-// CpuOps: Ops on the CPU.
+// CpuOps: Ops on the CPU. Work that is too small to be worth a fork runs on the calling thread,
+// which is the worker. Nothing is allocated once the largest step has been seen.
 #pragma once
 
-#include <vector>
+#include <cstdint>
+#include <span>
 
+#include "device/cpu/cpu_attention.h"
+#include "device/cpu/cpu_products.h"
+#include "device/cpu/rope_table.h"
 #include "device/cpu/thread_pool.h"
 #include "kernels/kernels.h"
-#include "polysil/device/backend.h"
+#include "polysil/device/ops.h"
 
 namespace polysil {
 
-class CpuMatrix final : public WeightMatrix {
- public:
-  CpuMatrix(const HostTensor& tensor, kernels::WeightType type);
-  int64_t rows() const override { return tensor_.rows; }
-  int64_t cols() const override { return tensor_.cols; }
-  const HostTensor& tensor() const { return tensor_; }
-  kernels::WeightType type() const { return type_; }
-  const float* values() const { return values_.data(); }
-
- private:
-  HostTensor tensor_;
-  kernels::WeightType type_;
-  std::vector<float> values_;
-};
-
 class CpuOps final : public Ops {
  public:
-  explicit CpuOps(ThreadPool& pool) : pool_(pool) {}
+  CpuOps(const kernels::CpuKernels& kernels, ThreadPool& pool)
+      : kernels_(kernels), pool_(pool), products_(kernels, pool), attention_(kernels, pool) {}
 
   void Embed(const WeightMatrix& table, std::span<const TokenId> ids, float scale,
              float* out) override;
@@ -45,7 +36,16 @@ class CpuOps final : public Ops {
   void GatherRows(const float* x, std::span<const int32_t> rows, int64_t cols, float* out) override;
 
  private:
+  // body(begin, end) for parts of [0, count), on several threads if they are worth it. floats: what
+  // one element of the count takes.
+  template <typename Body>
+  void Spread(int64_t count, int64_t floats, const Body& body);
+
+  const kernels::CpuKernels& kernels_;
   ThreadPool& pool_;
+  RopeTable ropes_;
+  CpuProducts products_;
+  CpuAttention attention_;
 };
 
 }  // namespace polysil

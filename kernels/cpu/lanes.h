@@ -1,0 +1,224 @@
+// Lanes: several floats worked on together in as many of the machine's registers as they need. The
+// arithmetic is the same whatever the registers, operation by operation, so results have the same
+// bits on every instruction set (no contraction: CMake sets -ffp-contract=off).
+//
+// Everything here has internal linkage on purpose: each instruction set's file compiles a copy with
+// its own flags, and the linker must never give one file's copy to another.
+#pragma once
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/half.h"
+
+namespace polysil::kernels {
+namespace {
+
+// Floats in one register of the file being compiled.
+#if defined(POLYSIL_EMULATED_AVX512) || defined(__AVX512F__)
+constexpr int kRegisterFloats = 16;
+#elif defined(__AVX2__)
+constexpr int kRegisterFloats = 8;
+#else
+constexpr int kRegisterFloats = 4;
+#endif
+
+typedef float FloatRegister __attribute__((vector_size(kRegisterFloats * 4)));
+typedef int32_t IntRegister __attribute__((vector_size(kRegisterFloats * 4)));
+typedef float UnalignedRegister
+    __attribute__((vector_size(kRegisterFloats * 4), aligned(4), may_alias));
+
+// kCount floats, a multiple of a register's.
+template <int kCount>
+struct Lanes {
+  static constexpr int kParts = kCount / kRegisterFloats;
+  FloatRegister part[kParts];
+
+  [[gnu::always_inline]] static Lanes Load(const float* from) {
+    Lanes lanes;
+    for (int i = 0; i < kParts; ++i) {
+      lanes.part[i] = *reinterpret_cast<const UnalignedRegister*>(from + i * kRegisterFloats);
+    }
+    return lanes;
+  }
+  [[gnu::always_inline]] static Lanes Broadcast(float value) {
+    Lanes lanes;
+    for (int i = 0; i < kParts; ++i) lanes.part[i] = value - FloatRegister{};
+    return lanes;
+  }
+  [[gnu::always_inline]] void Store(float* to) const {
+    for (int i = 0; i < kParts; ++i) {
+      *reinterpret_cast<UnalignedRegister*>(to + i * kRegisterFloats) = part[i];
+    }
+  }
+};
+
+using Sixteen = Lanes<16>;
+
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> operator+(Lanes<kCount> a, const Lanes<kCount>& b) {
+  for (int i = 0; i < a.kParts; ++i) a.part[i] += b.part[i];
+  return a;
+}
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> operator-(Lanes<kCount> a, const Lanes<kCount>& b) {
+  for (int i = 0; i < a.kParts; ++i) a.part[i] -= b.part[i];
+  return a;
+}
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> operator*(Lanes<kCount> a, const Lanes<kCount>& b) {
+  for (int i = 0; i < a.kParts; ++i) a.part[i] *= b.part[i];
+  return a;
+}
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> operator/(Lanes<kCount> a, const Lanes<kCount>& b) {
+  for (int i = 0; i < a.kParts; ++i) a.part[i] /= b.part[i];
+  return a;
+}
+// a where it is the larger one, else b; so b where one of them is no number.
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> Max(Lanes<kCount> a, const Lanes<kCount>& b) {
+  for (int i = 0; i < a.kParts; ++i) a.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
+  return a;
+}
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> Min(Lanes<kCount> a, const Lanes<kCount>& b) {
+  for (int i = 0; i < a.kParts; ++i) a.part[i] = a.part[i] < b.part[i] ? a.part[i] : b.part[i];
+  return a;
+}
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> Abs(Lanes<kCount> a) {
+  for (int i = 0; i < a.kParts; ++i) {
+    a.part[i] =
+        reinterpret_cast<FloatRegister>(reinterpret_cast<IntRegister>(a.part[i]) & 0x7FFFFFFF);
+  }
+  return a;
+}
+// The magnitude of a with the sign of b.
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> CopySign(Lanes<kCount> a, const Lanes<kCount>& b) {
+  for (int i = 0; i < a.kParts; ++i) {
+    const IntRegister sign = reinterpret_cast<IntRegister>(b.part[i]) & INT32_MIN;
+    a.part[i] = reinterpret_cast<FloatRegister>(
+        (reinterpret_cast<IntRegister>(a.part[i]) & 0x7FFFFFFF) | sign);
+  }
+  return a;
+}
+
+// e^x within 2 ulp; 0 below -87.3, at most e^88. No number stays no number.
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> Exp(const Lanes<kCount>& x) {
+  // x = n ln 2 + r with n whole and |r| <= ln 2 / 2; ln 2 in two parts so that n * kLn2High is
+  // exact.
+  constexpr float kLog2E = 1.44269504F;
+  constexpr float kLn2High = 0.693359375F;
+  constexpr float kLn2Low = -2.12194440e-4F;
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
+  Lanes<kCount> result;
+  for (int i = 0; i < result.kParts; ++i) {
+    const FloatRegister in = x.part[i];
+    const FloatRegister top = in > 88.0F ? 88.0F - FloatRegister{} : in;
+    const FloatRegister bounded = top < -87.3F ? -87.3F - FloatRegister{} : top;
+    const FloatRegister shifted = bounded * kLog2E + kRound;
+    const FloatRegister n = shifted - kRound;
+    const FloatRegister r = (bounded - n * kLn2High) - n * kLn2Low;
+    FloatRegister p = r * 1.9875691500e-4F + 1.3981999507e-3F;
+    p = p * r + 8.3334519073e-3F;
+    p = p * r + 4.1665795894e-2F;
+    p = p * r + 1.6666665459e-1F;
+    p = p * r + 5.0000001201e-1F;
+    p = p * (r * r) + r + 1.0F;
+    // The low bits of `shifted` are n; add it to the exponent.
+    const IntRegister exponent = reinterpret_cast<IntRegister>(shifted) << 23;
+    const FloatRegister scaled =
+        reinterpret_cast<FloatRegister>(reinterpret_cast<IntRegister>(p) + exponent);
+    const FloatRegister kept = in < -87.3F ? FloatRegister{} : scaled;
+    result.part[i] = in == in ? kept : in;
+  }
+  return result;
+}
+
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> Tanh(const Lanes<kCount>& x) {
+  const Lanes<kCount> one = Lanes<kCount>::Broadcast(1.0F);
+  const Lanes<kCount> e = Exp(Lanes<kCount>::Broadcast(-2.0F) * Abs(x));
+  return CopySign((one - e) / (one + e), x);
+}
+
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> Sigmoid(const Lanes<kCount>& x) {
+  const Lanes<kCount> one = Lanes<kCount>::Broadcast(1.0F);
+  return one / (one + Exp(Lanes<kCount>::Broadcast(0.0F) - x));
+}
+
+// The sum, pairing lane i with i + 8, then i + 4, i + 2, i + 1.
+[[gnu::always_inline]] inline float Sum(const Sixteen& x) {
+  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+  float lanes[16];
+  x.Store(lanes);
+  const auto part = [&lanes](int i) { return *reinterpret_cast<const Four*>(lanes + i * 4); };
+  const Four four = (part(0) + part(2)) + (part(1) + part(3));
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// 16-bit floats.
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> LoadHalves(const uint16_t* from) {
+#if defined(__AVX512F__)
+  Lanes<kCount> lanes;
+  for (int i = 0; i < lanes.kParts; ++i) {
+    lanes.part[i] = _mm512_cvtph_ps(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i * kRegisterFloats)));
+  }
+  return lanes;
+#elif defined(__F16C__)
+  Lanes<kCount> lanes;
+  for (int i = 0; i < lanes.kParts; ++i) {
+    lanes.part[i] = _mm256_cvtph_ps(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * kRegisterFloats)));
+  }
+  return lanes;
+#else
+  float values[kCount];
+  for (int i = 0; i < kCount; ++i) values[i] = HalfToFloat(from[i]);
+  return Lanes<kCount>::Load(values);
+#endif
+}
+
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> LoadBfloat16s(const uint16_t* from) {
+  typedef uint16_t Halves __attribute__((vector_size(kRegisterFloats * 2), aligned(2), may_alias));
+  Lanes<kCount> lanes;
+  for (int i = 0; i < lanes.kParts; ++i) {
+    const Halves halves = *reinterpret_cast<const Halves*>(from + i * kRegisterFloats);
+    const IntRegister wide = __builtin_convertvector(halves, IntRegister);
+    lanes.part[i] = reinterpret_cast<FloatRegister>(wide << 16);
+  }
+  return lanes;
+}
+
+template <int kCount>
+[[gnu::always_inline]] inline void StoreHalves(const Lanes<kCount>& lanes, uint16_t* to) {
+#if defined(__AVX512F__)
+  for (int i = 0; i < lanes.kParts; ++i) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * kRegisterFloats),
+                        _mm512_cvtps_ph(lanes.part[i], _MM_FROUND_TO_NEAREST_INT));
+  }
+#elif defined(__F16C__)
+  for (int i = 0; i < lanes.kParts; ++i) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * kRegisterFloats),
+                     _mm256_cvtps_ph(lanes.part[i], _MM_FROUND_TO_NEAREST_INT));
+  }
+#else
+  float values[kCount];
+  lanes.Store(values);
+  for (int i = 0; i < kCount; ++i) to[i] = FloatToHalf(values[i]);
+#endif
+}
+
+}  // namespace
+}  // namespace polysil::kernels

@@ -1,0 +1,393 @@
+// Products of panels with rows of x, as templates over an instruction set; internal linkage, as in
+// lanes.h. Every output is a sum over blocks of 32 columns in rising order, its integer part exact:
+// the same bits alone or with other rows, on any thread and any instruction set.
+//
+// Isa: kLanes; Bytes (4 bytes per lane), Ints (one int32 per lane); Int8Sum and Int16Sum add
+// products of 4 columns per lane.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/panel_layout.h"
+#include "kernels/reference/block_fields.h"
+
+namespace polysil::kernels {
+namespace {
+
+// --- How values are unpacked: word j of 8 of a block, as unsigned bytes ---
+
+template <typename Isa>
+[[gnu::always_inline]] inline typename Isa::Bytes Nibbles(const uint8_t* values, int j) {
+  const auto pairs = Isa::Load(values + j % 4 * 4 * Isa::kLanes);
+  return Isa::And(j < 4 ? pairs : Isa::ShiftRight(pairs, 4), 0x0F);
+}
+
+template <typename Isa>
+[[gnu::always_inline]] inline typename Isa::Bytes FiveBits(const uint8_t* values, int j) {
+  const auto word = Isa::Load(values + 16 * Isa::kLanes);
+  const auto shifted = j <= 4 ? Isa::ShiftLeft(word, 4 - j) : Isa::ShiftRight(word, j - 4);
+  return Isa::Or(Nibbles<Isa>(values, j), Isa::And(shifted, 0x10));
+}
+
+template <typename Isa>
+[[gnu::always_inline]] inline typename Isa::Bytes SixBits(const uint8_t* values, int j) {
+  const auto word = Isa::Load(values + (16 + j / 4 * 4) * Isa::kLanes);
+  const int s = j % 4;
+  const auto shifted = s <= 2 ? Isa::ShiftLeft(word, 4 - 2 * s) : Isa::ShiftRight(word, 2);
+  return Isa::Or(Nibbles<Isa>(values, j), Isa::And(shifted, 0x30));
+}
+
+template <typename Isa>
+[[gnu::always_inline]] inline typename Isa::Bytes WholeBytes(const uint8_t* values, int j) {
+  return Isa::Load(values + j * 4 * Isa::kLanes);
+}
+
+// Code books with an offset that makes them unsigned.
+template <typename Isa>
+[[gnu::always_inline]] inline typename Isa::Bytes LookUp(const int8_t* book, int offset,
+                                                         const uint8_t* values, int j) {
+  alignas(16) uint8_t table[16];
+  for (int i = 0; i < 16; ++i) table[i] = static_cast<uint8_t>(book[i] + offset);
+  return Isa::LookUp(table, Nibbles<Isa>(values, j));
+}
+
+// --- How facts are read ---
+
+template <typename Isa>
+using Floats = Lanes<Isa::kLanes>;
+
+template <typename Isa, int kField>
+[[gnu::always_inline]] inline Floats<Isa> HalfFact(const uint8_t* facts) {
+  return LoadHalves<Isa::kLanes>(reinterpret_cast<const uint16_t*>(facts + kField * Isa::kLanes));
+}
+template <typename Isa>
+[[gnu::always_inline]] inline Floats<Isa> FloatFact(const uint8_t* facts, int field) {
+  return Floats<Isa>::Load(reinterpret_cast<const float*>(facts + field * Isa::kLanes));
+}
+
+// --- Formats: kValueMax bounds the unsigned values, 2^kOffsetBits (if not 0) is to be subtracted
+// from them, kGroups scales share a block ---
+
+template <ActivationType kActivationOf, int kValueMaxOf, int kOffsetBitsOf, int kGroupsOf,
+          bool kHasMinimumOf>
+struct FormatFacts {
+  static constexpr ActivationType kActivation = kActivationOf;
+  static constexpr int kValueMax = kValueMaxOf;
+  static constexpr int kOffsetBits = kOffsetBitsOf;
+  static constexpr int kGroups = kGroupsOf;
+  static constexpr bool kHasMinimum = kHasMinimumOf;
+};
+
+// One scale (and minimum) as float16 per block.
+template <typename Isa>
+struct HalfScales {
+  static Floats<Isa> Scale(const uint8_t* facts, int64_t, int) { return HalfFact<Isa, 0>(facts); }
+  static Floats<Isa> Minimum(const uint8_t* facts, int64_t, int) { return HalfFact<Isa, 2>(facts); }
+};
+// Scales, then minimums, as float for each group.
+template <typename Isa>
+struct FloatScales {
+  static Floats<Isa> Scale(const uint8_t* facts, int64_t, int group) {
+    return FloatFact<Isa>(facts, 4 * group);
+  }
+  static Floats<Isa> Minimum(const uint8_t* facts, int64_t, int group) {
+    return FloatFact<Isa>(facts, 8 + 4 * group);
+  }
+};
+// Scales and minimums of Q4_K and Q5_K.
+template <typename Isa>
+struct KScales {
+  static Floats<Isa> Scale(const uint8_t* facts, int64_t block, int) {
+    return HalfFact<Isa, 0>(facts) * Isa::LoadUnsigned(facts + (4 + block % 8 * 2) * Isa::kLanes);
+  }
+  static Floats<Isa> Minimum(const uint8_t* facts, int64_t block, int) {
+    return HalfFact<Isa, 2>(facts) * Isa::LoadUnsigned(facts + (5 + block % 8 * 2) * Isa::kLanes);
+  }
+};
+
+constexpr auto kInt8 = ActivationType::kInt8;
+constexpr auto kInt16 = ActivationType::kInt16;
+
+template <typename Isa>
+struct Q4_0Format : Q4_0Layout, FormatFacts<kInt8, 15, 3, 1, false>, HalfScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return Nibbles<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q4_1Format : Q4_1Layout, FormatFacts<kInt8, 15, 0, 1, true>, HalfScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return Nibbles<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q5_0Format : Q5_0Layout, FormatFacts<kInt8, 31, 4, 1, false>, HalfScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return FiveBits<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q5_1Format : Q5_1Layout, FormatFacts<kInt8, 31, 0, 1, true>, HalfScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return FiveBits<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q8_0Format : Q8_0Layout, FormatFacts<kInt16, 255, 7, 1, false>, HalfScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return WholeBytes<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q4_KFormat : Q4_KLayout, FormatFacts<kInt8, 15, 0, 1, true>, KScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return Nibbles<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q5_KFormat : Q5_KLayout, FormatFacts<kInt8, 31, 0, 1, true>, KScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return FiveBits<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q6_KFormat : Q6_KLayout, FormatFacts<kInt8, 63, 5, 2, false> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return SixBits<Isa>(v, j); }
+  static Floats<Isa> Scale(const uint8_t* facts, int64_t block, int group) {
+    return HalfFact<Isa, 0>(facts) *
+           Isa::LoadSigned(facts + (2 + block % 8 * 2 + group) * Isa::kLanes);
+  }
+};
+template <typename Isa>
+struct Q3_KFormat : Q3_KLayout, FormatFacts<kInt8, 7, 2, 2, false>, FloatScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return Nibbles<Isa>(v, j); }
+};
+template <typename Isa>
+struct Q2_KFormat : Q2_KLayout, FormatFacts<kInt8, 3, 0, 2, true>, FloatScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return Nibbles<Isa>(v, j); }
+};
+template <typename Isa>
+struct Iq4Format : Iq4Layout, FormatFacts<kInt16, 255, 7, 1, false>, FloatScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) {
+    return LookUp<Isa>(kIq4Values, 128, v, j);
+  }
+};
+template <typename Isa>
+struct Mxfp4Format : Mxfp4Layout, FormatFacts<kInt8, 28, 4, 1, false>, FloatScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) {
+    return LookUp<Isa>(kMxfp4Doubled, 16, v, j);
+  }
+};
+template <typename Isa>
+struct Iq3SFormat : Iq3SLayout, FormatFacts<kInt16, 255, 7, 1, false>, FloatScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return WholeBytes<Isa>(v, j); }
+};
+template <typename Isa>
+struct Iq2XsFormat : Iq2XsLayout, FormatFacts<kInt16, 255, 7, 2, false>, FloatScales<Isa> {
+  static typename Isa::Bytes Values(const uint8_t* v, int j) { return WholeBytes<Isa>(v, j); }
+};
+
+// --- Products ---
+
+// The group's share of a block's 8 words: [kBegin, kEnd).
+template <typename Format>
+struct Group {
+  static constexpr int kWords = 8 / Format::kGroups;
+  static constexpr int32_t Sum(const ActivationBlock& facts, int group) {
+    if (Format::kGroups == 1) return facts.sum;
+    return group == 0 ? facts.first_sum : facts.sum - facts.first_sum;
+  }
+};
+
+// sums[r] = values of the group . 8-bit row r.
+template <typename Isa, typename Format, int kRows>
+[[gnu::always_inline]] inline void SumInt8(const uint8_t* values, int group, const int8_t* x,
+                                           int64_t row_stride, typename Isa::Ints* sums) {
+  using Sum = typename Isa::template Int8Sum<Format::kValueMax, Group<Format>::kWords>;
+  Sum sum[kRows];
+#pragma GCC unroll 8
+  for (int i = 0; i < Group<Format>::kWords; ++i) {
+    const int j = group * Group<Format>::kWords + i;
+    const auto word = Format::Values(values, j);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sum[r].Add(i, word, x + r * row_stride + 4 * j);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) sums[r] = sum[r].Total();
+}
+
+template <typename Isa, typename Format, int kRows>
+[[gnu::always_inline]] inline void SumInt16(const uint8_t* values, int group, const int16_t* x,
+                                            int64_t row_stride, typename Isa::Ints* sums) {
+  typename Isa::Int16Sum sum[kRows];
+#pragma GCC unroll 8
+  for (int i = 0; i < Group<Format>::kWords; ++i) {
+    const int j = group * Group<Format>::kWords + i;
+    const auto wide = Isa::Widen(Format::Values(values, j));
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sum[r].Add(i, wide, x + r * row_stride + 4 * j);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) sums[r] = sum[r].Total();
+}
+
+// Exact sums of one group of block b for kRows rows of x from `row` on.
+template <typename Isa, typename Format, int kRows>
+[[gnu::always_inline]] inline void SumGroup(const uint8_t* values, const Activations& x,
+                                            int64_t row, int64_t b, int group,
+                                            typename Isa::Ints* sums) {
+  const int64_t at = row * x.cols + b * kActivationBlock;
+  if constexpr (Format::kActivation == ActivationType::kInt16) {
+    SumInt16<Isa, Format, kRows>(values, group, x.wholes + at, x.cols, sums);
+  } else {
+    SumInt8<Isa, Format, kRows>(values, group, x.highs + at, x.cols, sums);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sums[r] = Isa::ShiftLeft(sums[r], 8);
+    const int64_t blocks = x.cols / kActivationBlock;
+    unsigned wide = 0;
+    for (int r = 0; r < kRows; ++r) wide |= x.wide[(row + r) * blocks + b];
+    if (wide == 0) return;
+    // Rows whose block is not wide have zeros here: their sums stay what they are alone.
+    typename Isa::Ints low[kRows];
+    SumInt8<Isa, Format, kRows>(values, group, x.lows + at, x.cols, low);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sums[r] = Isa::AddInts(sums[r], low[r]);
+  }
+}
+
+// totals[r] += block b of the panel . row r.
+template <typename Isa, typename Format, int kRows>
+[[gnu::always_inline]] inline void AddBlock(const uint8_t* values, const uint8_t* facts,
+                                            const Activations& x, int64_t row, int64_t b,
+                                            Floats<Isa>* totals) {
+  const int64_t blocks = x.cols / kActivationBlock;
+  const ActivationBlock* x_facts = x.blocks + row * blocks + b;
+#pragma GCC unroll 2
+  for (int group = 0; group < Format::kGroups; ++group) {
+    typename Isa::Ints sums[kRows];
+    SumGroup<Isa, Format, kRows>(values, x, row, b, group, sums);
+    const Floats<Isa> scale = Format::Scale(facts, b, group);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const ActivationBlock& row_facts = x_facts[r * blocks];
+      if constexpr (Format::kOffsetBits != 0) {
+        const int32_t x_sum = Group<Format>::Sum(row_facts, group);
+        sums[r] = Isa::SubtractShifted(sums[r], x_sum, Format::kOffsetBits);
+      }
+      totals[r] =
+          totals[r] + Isa::ToFloats(sums[r]) * (scale * Floats<Isa>::Broadcast(row_facts.scale));
+    }
+    if constexpr (Format::kHasMinimum) {
+      const Floats<Isa> minimum = Format::Minimum(facts, b, group);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const ActivationBlock& row_facts = x_facts[r * blocks];
+        const float x_sum =
+            Format::kGroups == 1
+                ? row_facts.scaled_sum
+                : row_facts.scale * static_cast<float>(Group<Format>::Sum(row_facts, group));
+        totals[r] = totals[r] + minimum * Floats<Isa>::Broadcast(x_sum);
+      }
+    }
+  }
+}
+
+// The panel at the end of a matrix, some of whose lanes do not exist.
+[[gnu::noinline]] void StoreSomeLanes(const float* totals, const PanelOutput& output, float* out) {
+  for (int i = 0; i < output.lanes; ++i) {
+    const float total = output.bias != nullptr ? totals[i] + output.bias[i] : totals[i];
+    out[i] = output.accumulate ? out[i] + total : total;
+  }
+}
+
+template <typename Isa>
+[[gnu::always_inline]] inline void StoreTotals(Floats<Isa> totals, const PanelOutput& output,
+                                               int64_t row) {
+  float* out = output.out + row * output.stride;
+  if (output.lanes != Isa::kLanes) [[unlikely]] {
+    float values[Isa::kLanes];
+    totals.Store(values);
+    return StoreSomeLanes(values, output, out);
+  }
+  if (output.bias != nullptr) totals = totals + Floats<Isa>::Load(output.bias);
+  if (output.accumulate) totals = Floats<Isa>::Load(out) + totals;
+  totals.Store(out);
+}
+
+// kRows rows of x from x_row on, against a panel of whole numbers.
+template <typename Isa, typename Format>
+struct IntProduct {
+  template <int kRows>
+  static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
+                           int64_t out_row, const PanelOutput& output) {
+    const int64_t blocks = x.cols / kActivationBlock;
+    const auto* values = reinterpret_cast<const uint8_t*>(panel);
+    const uint8_t* facts = values + blocks * Format::kValueBytes * Isa::kLanes;
+    Floats<Isa> totals[kRows];
+    for (auto& total : totals) total = Floats<Isa>::Broadcast(0.0F);
+    for (int64_t b = 0; b < blocks; ++b) {
+      AddBlock<Isa, Format, kRows>(
+          values + b * Format::kValueBytes * Isa::kLanes,
+          facts + b / Format::kFactBlocks * Format::kFactBytes * Isa::kLanes, x, x_row, b, totals);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) StoreTotals<Isa>(totals[r], output, out_row + r);
+  }
+};
+
+// --- Panels of floats ---
+
+template <typename Isa>
+struct F32Format : F32Layout {
+  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
+    return Floats<Isa>::Load(reinterpret_cast<const float*>(panel) + c * Isa::kLanes);
+  }
+};
+template <typename Isa>
+struct F16Format : F16Layout {
+  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
+    return LoadHalves<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
+  }
+};
+template <typename Isa>
+struct Bf16Format : Bf16Layout {
+  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
+    return LoadBfloat16s<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
+  }
+};
+
+// Sums over the even and over the odd columns, in rising order: two chains hide the latency of an
+// addition, and halve the rounding error.
+template <typename Isa, typename Format>
+struct FloatProduct {
+  template <int kRows>
+  static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
+                           int64_t out_row, const PanelOutput& output) {
+    const float* rows = x.floats + x_row * x.cols;
+    Floats<Isa> even[kRows];
+    Floats<Isa> odd[kRows];
+    for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Floats<Isa>::Broadcast(0.0F);
+    int64_t c = 0;
+    for (; c + 2 <= x.cols; c += 2) {
+      const Floats<Isa> first = Format::Column(panel, c);
+      const Floats<Isa> second = Format::Column(panel, c + 1);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        even[r] = even[r] + first * Floats<Isa>::Broadcast(rows[r * x.cols + c]);
+        odd[r] = odd[r] + second * Floats<Isa>::Broadcast(rows[r * x.cols + c + 1]);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      if (c < x.cols) {
+        even[r] = even[r] + Format::Column(panel, c) * Floats<Isa>::Broadcast(rows[r * x.cols + c]);
+      }
+      StoreTotals<Isa>(even[r] + odd[r], output, out_row + r);
+    }
+  }
+};
+
+// Any number of rows, four at a time while there are as many.
+template <typename Product>
+void MultiplyPanel(const std::byte* panel, const Activations& x, int64_t row_begin, int64_t rows,
+                   const PanelOutput& output) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    Product::template MultiplyRows<4>(panel, x, row_begin + r, r, output);
+  }
+  if (r + 2 <= rows) {
+    Product::template MultiplyRows<2>(panel, x, row_begin + r, r, output);
+    r += 2;
+  }
+  if (r < rows) Product::template MultiplyRows<1>(panel, x, row_begin + r, r, output);
+}
+
+}  // namespace
+}  // namespace polysil::kernels
