@@ -275,7 +275,6 @@ class SpecReader final {
     // The writers of llama files permute the rows of q and k so that neighbours turn together.
     params.pairing = family_ == Family::kLlama ? RopePairing::kAdjacent : RopePairing::kHalves;
     ASSIGN_OR_RETURN(params.dims, IntOr("rope.dimension_count", spec_.head_size));
-    // Before anything is sized by it.
     if (params.dims < 2 || params.dims > spec_.head_size) {
       return InvalidArgument("{} is {}, not 2 to the head size {}", Key("rope.dimension_count"),
                              params.dims, spec_.head_size);

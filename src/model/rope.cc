@@ -23,9 +23,10 @@ double ScaleLlama3(double frequency, const RopeParams& params) {
 }
 
 Status CheckParams(const RopeParams& params) {
-  if (params.dims < 2 || params.dims % 2 != 0) {
-    return InvalidArgument("rope turns {} dimensions of a head, not an even number above 0",
-                           params.dims);
+  constexpr int32_t kDimsMax = 4096;  // before anything is sized by it
+  if (params.dims < 2 || params.dims > kDimsMax || params.dims % 2 != 0) {
+    return InvalidArgument("rope turns {} dimensions of a head, not an even number up to {}",
+                           params.dims, kDimsMax);
   }
   RETURN_IF_ERROR(CheckPositive("base", params.base));
   RETURN_IF_ERROR(CheckPositive("magnitude", params.magnitude));

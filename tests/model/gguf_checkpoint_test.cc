@@ -178,6 +178,13 @@ TEST_F(GgufCheckpoint, RefusesContradictions) {
   refused([](auto& f) { f.U32("llama.attention.head_count_kv", 3); }, "KV heads");
   refused([](auto& f) { f.U32("llama.attention.head_count_kv", 2); }, "blk.0.attn_k.weight");
   refused([](auto& f) { f.U32("llama.attention.key_length", 8); }, "attn_q.weight");
+  refused([](auto& f) { f.U32("llama.attention.key_length", 0x7ffffffe); }, "2147483646");
+  refused(
+      [](auto& f) {
+        f.U32("llama.attention.key_length", 0x7ffffffe)
+            .U32("llama.attention.value_length", 0x7ffffffe);
+      },
+      "2147483646");
   refused([](auto& f) { f.U32("llama.attention.value_length", 8); }, "value_length");
   refused([](auto& f) { f.U32("llama.embedding_length", 16); }, "token_embd.weight");
   refused([](auto& f) { f.U32("llama.feed_forward_length", 11); }, "ffn_gate.weight");
