@@ -9,9 +9,10 @@
 namespace polysil {
 namespace {
 
-// Whether the rule lets a control token be at [begin, end) of the searched text.
-bool Allows(const ControlRule& rule, size_t begin, size_t end) {
-  if (!rule.allowed) return false;
+// Whether the rule lets the token be at [begin, end) of the searched text.
+bool Allows(const AddedToken& token, const ControlRule& rule, size_t begin, size_t end) {
+  if (!token.control) return true;
+  if (!rule.allowed || (token.by_place && rule.untrusted.empty())) return false;
   begin += rule.offset;
   end += rule.offset;
   const auto first =
@@ -92,8 +93,7 @@ AddedTokens::Match AddedTokens::LongestAt(std::string_view text, size_t at,
   for (size_t end = at + 1; node != kNone; ++end) {
     const int32_t token = nodes_[static_cast<size_t>(node)].token;
     if (token != kNone) {
-      const bool control = tokens_[static_cast<size_t>(token)].control;
-      if (!control || Allows(rule, at, end)) longest = {token, end};
+      if (Allows(tokens_[static_cast<size_t>(token)], rule, at, end)) longest = {token, end};
     }
     if (end == text.size()) break;
     node = Child(node, static_cast<uint8_t>(text[end]));

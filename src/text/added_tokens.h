@@ -17,6 +17,7 @@ struct AddedToken {
   std::string text;  // not empty
   TokenId id = 0;
   bool control = false;      // matched only where the caller allows control tokens
+  bool by_place = false;     // and only if the rule knows trusted and untrusted places
   bool single_word = false;  // only where no word character is next to it
   bool strip_left = false;   // takes the white space before it
   bool strip_right = false;  // takes the white space after it

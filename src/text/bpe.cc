@@ -180,6 +180,13 @@ std::unique_ptr<const BpeModel> BpeModel::Build(BpeVocabulary vocabulary, BpeOpt
     model->extra_symbols_.Insert(model->vocabulary_.symbols[i],
                                  model->vocabulary_.symbols_begin + static_cast<int32_t>(i));
   }
+  const bool has_affix =
+      !model->options_.continuing_prefix.empty() || !model->options_.end_suffix.empty();
+  const auto& byte_ids = model->vocabulary_.byte_ids;
+  const bool needs_unknown =
+      model->options_.unknown_id &&
+      std::find(byte_ids.begin(), byte_ids.end(), TokenIndex::kNone) != byte_ids.end();
+  model->plain_bytes_ = model->options_.byte_level && !has_affix && !needs_unknown;
   model->BuildPairs();
   model->BuildCuts();
   model->BuildReachable();
@@ -281,7 +288,7 @@ void BpeModel::EncodeWord(std::string_view word, std::vector<TokenId>& ids) cons
 void BpeModel::EncodeSymbols(std::string_view word, std::vector<TokenId>& ids) const {
   Scratch& scratch = ThreadScratch();
   scratch.symbols.clear();
-  if (options_.byte_level && options_.continuing_prefix.empty() && options_.end_suffix.empty()) {
+  if (plain_bytes_) {
     AppendByteSymbols(word, scratch.symbols);
   } else {
     AppendCharacterSymbols(word, scratch.symbols);

@@ -76,6 +76,7 @@ class BpeModel final : public SubwordModel {
 
   const BpeVocabulary vocabulary_;
   const BpeOptions options_;
+  bool plain_bytes_ = false;  // a symbol is the token of a byte, nothing else
   TokenIndex extra_symbols_;  // of vocabulary_.symbols
   std::vector<Pair> pairs_;   // open addressing, at most half used
   size_t pair_mask_ = 0;

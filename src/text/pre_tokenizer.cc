@@ -171,7 +171,7 @@ class DigitGroupStep final : public SplitStep {
 class PrefixSpaceStep final : public SplitStep {
  public:
   void Split(std::string_view text, bool at_start, PieceSink& sink) const override {
-    if (IsWhiteSpace(DecodeUtf8(text).code)) return sink.Piece(text, at_start);
+    if (text.starts_with(' ')) return sink.Piece(text, at_start);
     sink.Piece(" " + std::string(text), at_start);
   }
 };

@@ -61,7 +61,7 @@ enum class DigitGroups {
 };
 std::unique_ptr<SplitStep> SplitDigitGroups(DigitGroups kind);
 
-// Puts a space before a piece that does not begin with white space.
+// Puts a space before a piece that does not begin with one.
 std::unique_ptr<SplitStep> PrefixSpace();
 
 // Metaspace: spaces become `mark`, which may also be put in front.

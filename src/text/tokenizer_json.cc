@@ -3,6 +3,7 @@
 #include <boost/json/monotonic_resource.hpp>
 #include <boost/json/parse.hpp>
 #include <cmath>
+#include <map>
 
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"
@@ -37,6 +38,7 @@ class Loader {
     ASSIGN_OR_RETURN(const std::string type, ModelType(model_fields));
     RETURN_IF_ERROR(type == "BPE" ? ReadBpeVocabulary(model_fields)
                                   : ReadUnigramVocabulary(model_fields));
+    in_model_ = known_;
     RETURN_IF_ERROR(ReadAddedTokens(fields));
     RETURN_IF_ERROR(CheckHoles());
     RETURN_IF_ERROR(AddPipeline(fields));
@@ -77,9 +79,11 @@ class Loader {
   bool Has(int64_t id) const { return id >= 0 && id < static_cast<int64_t>(spelled_.size()); }
 
   PipelineParts parts_;
-  std::vector<std::string> spelled_;  // by id
-  std::vector<bool> known_;           // by id: false for a hole
-  std::vector<bool> added_;           // by id
+  std::vector<std::string> spelled_;           // by id
+  std::vector<bool> known_;                    // by id: false for a hole
+  std::vector<bool> in_model_;                 // by id, of the tokens that the model itself has
+  std::vector<bool> added_;                    // by id
+  std::map<TokenId, std::string> decoded_as_;  // where not as spelled
   std::vector<AddedEntry> added_entries_;
   std::vector<double> scores_;  // by id, Unigram
   bool byte_level_ = false;
@@ -212,31 +216,37 @@ Status Loader::AddPipeline(const JsonFields& fields) {
         normalized = normalizer->Normalize(std::move(normalized));
       }
     }
-    const bool usable = !normalized.empty() && normalized.size() <= AddedTokens::kTextBytesMax;
-    if (entry.normalized && usable) {
-      AddedToken token = entry.token;
-      token.text = std::move(normalized);
-      parts_.added_normalized.Add(std::move(token));
-    }
-    // Control tokens are matched before the normalizer too: only there a rendered chat still has
-    // the places that the template wrote.
-    const bool keeps_places = !entry.normalized || !usable;
-    if (keeps_places || (entry.token.control && !parts_.normalizers.empty())) {
+    if (!entry.normalized || normalized.empty() || normalized.size() > AddedTokens::kTextBytesMax) {
       parts_.added.Add(entry.token);
+      continue;
     }
+    if (entry.token.control && !parts_.normalizers.empty()) {
+      // Behind the normalizer it is no longer known what of a rendered chat the template wrote.
+      AddedToken token = entry.token;
+      token.by_place = true;
+      parts_.added.Add(std::move(token));
+    }
+    // The reference library decodes it to its normalized text, too.
+    if (!entry.token.control) decoded_as_[entry.token.id] = normalized;
+    AddedToken token = entry.token;
+    token.text = std::move(normalized);
+    parts_.added_normalized.Add(std::move(token));
   }
   return OkStatus();
 }
 
 Status Loader::DecodeTokens(const JsonFields& fields) {
-  ASSIGN_OR_RETURN(const TokenDecoder decoder, TokenDecoder::Build(fields.Find("decoder")));
+  const value* const given = fields.Find("decoder");
+  ASSIGN_OR_RETURN(const TokenDecoder decoder, TokenDecoder::Build(given));
   parts_.leading_strip = decoder.leading_strip();
   for (size_t i = 0; i < spelled_.size(); ++i) {
     VocabularyToken& token = parts_.tokens[i];
     // The text of an added token is not spelled in the byte alphabet.
-    const bool literal = token.control || (added_[i] && byte_level_);
-    token.bytes = literal ? spelled_[i] : decoder.Decode(spelled_[i]);
-    token.begins_with_mark = spelled_[i].starts_with(kSpaceMark);
+    const bool literal = given != nullptr && (token.control || (added_[i] && byte_level_));
+    const auto normalized = decoded_as_.find(static_cast<TokenId>(i));
+    const std::string& text = normalized == decoded_as_.end() ? spelled_[i] : normalized->second;
+    token.bytes = literal ? text : decoder.Decode(text);
+    token.begins_with_mark = text.starts_with(kSpaceMark);
   }
   return OkStatus();
 }
@@ -361,7 +371,7 @@ StatusOr<std::optional<TokenId>> Loader::ConfigToken(const JsonFields& config,
 std::array<TokenId, 256> Loader::ByteTokens() const {
   std::array<TokenId, 256> ids;
   ids.fill(kNone);
-  for (size_t i = 0; i < spelled_.size(); ++i) {
+  for (size_t i = 0; i < in_model_.size(); ++i) {
     if (const auto byte = ParseByteToken(spelled_[i])) ids[*byte] = static_cast<TokenId>(i);
   }
   return ids;
@@ -394,10 +404,10 @@ Status Loader::BuildBpe(const JsonFields& model) {
   vocabulary.byte_ids.fill(kNone);
   vocabulary.symbols_begin = static_cast<int32_t>(spelled_.size());
   if (byte_fallback && !byte_level_) vocabulary.byte_ids = ByteTokens();
-  for (size_t i = 0; i < spelled_.size(); ++i) {
+  for (size_t i = 0; i < in_model_.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     // Neither a control token nor a byte token is what a text that spells it means.
-    if (!known_[i] || spelled_[i].empty() || IsControl(id)) continue;
+    if (!in_model_[i] || spelled_[i].empty() || IsControl(id)) continue;
     if (byte_fallback && ParseByteToken(spelled_[i])) continue;
     if (!byte_level_) {
       vocabulary.tokens.Insert(spelled_[i], id);
