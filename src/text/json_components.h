@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "polysil/base/status.h"
-#include "text/json_fields.h"
 #include "text/normalizer.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/tokenizer_fields.h"
 
 namespace polysil {
 
@@ -56,8 +56,8 @@ class TokenDecoder final {
   };
 
   Status Add(const boost::json::value& value, int depth);
-  Status AddReplace(const JsonFields& fields);
-  Status AddStrip(const JsonFields& fields);
+  Status AddReplace(const TokenizerFields& fields);
+  Status AddStrip(const TokenizerFields& fields);
 
   std::vector<Step> steps_;
   LeadingStrip leading_strip_ = LeadingStrip::kNone;

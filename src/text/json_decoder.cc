@@ -27,7 +27,7 @@ StatusOr<TokenDecoder> TokenDecoder::Build(const boost::json::value* value) {
 }
 
 Status TokenDecoder::Add(const boost::json::value& value, int depth) {
-  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, "decoder"));
+  ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(value, "decoder"));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
   if (steps_.size() >= kStepsMax) return InvalidArgument("there are over {} decoders", kStepsMax);
   if (type == "Sequence") {
@@ -61,9 +61,9 @@ Status TokenDecoder::Add(const boost::json::value& value, int depth) {
   return OkStatus();
 }
 
-Status TokenDecoder::AddReplace(const JsonFields& fields) {
+Status TokenDecoder::AddReplace(const TokenizerFields& fields) {
   ASSIGN_OR_RETURN(const boost::json::value* value, fields.Required("pattern"));
-  ASSIGN_OR_RETURN(const JsonFields pattern, JsonFields::Of(*value, "decoder.pattern"));
+  ASSIGN_OR_RETURN(const TokenizerFields pattern, TokenizerFields::Of(*value, "decoder.pattern"));
   ASSIGN_OR_RETURN(std::string content, fields.String("content"));
   if (pattern.Find("Regex") != nullptr) {
     if (fused_) return Unimplemented("a decoder's expression after Fuse is not supported");
@@ -85,7 +85,7 @@ Status TokenDecoder::AddReplace(const JsonFields& fields) {
   return OkStatus();
 }
 
-Status TokenDecoder::AddStrip(const JsonFields& fields) {
+Status TokenDecoder::AddStrip(const TokenizerFields& fields) {
   ASSIGN_OR_RETURN(std::string content, fields.String("content"));
   constexpr int64_t kCountMax = 1 << 20;
   ASSIGN_OR_RETURN(const int64_t left, fields.Int("start", 0, kCountMax));

@@ -35,7 +35,7 @@ StatusOr<std::string> FromBase64(std::string_view text) {
 class Builder {
  public:
   Status Add(const boost::json::value& value, int depth) {
-    ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, "normalizer"));
+    ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(value, "normalizer"));
     ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
     if (type == "Sequence") return AddSequence(fields, depth);
     if (result_.parts.size() >= kPartsMax) {
@@ -57,16 +57,17 @@ class Builder {
   JsonNormalizers Take() { return std::move(result_); }
 
  private:
-  Status AddSequence(const JsonFields& fields, int depth) {
+  Status AddSequence(const TokenizerFields& fields, int depth) {
     if (depth >= kDepthMax) return InvalidArgument("normalizers are nested over {} deep", depth);
     ASSIGN_OR_RETURN(const boost::json::array* parts, fields.Array("normalizers"));
     for (const auto& part : *parts) RETURN_IF_ERROR(Add(part, depth + 1));
     return OkStatus();
   }
 
-  Status AddReplace(const JsonFields& fields) {
+  Status AddReplace(const TokenizerFields& fields) {
     ASSIGN_OR_RETURN(const boost::json::value* value, fields.Required("pattern"));
-    ASSIGN_OR_RETURN(const JsonFields pattern, JsonFields::Of(*value, "normalizer.pattern"));
+    ASSIGN_OR_RETURN(const TokenizerFields pattern,
+                     TokenizerFields::Of(*value, "normalizer.pattern"));
     ASSIGN_OR_RETURN(std::string content, fields.String("content"));
     if (pattern.Find("Regex") != nullptr) {
       ASSIGN_OR_RETURN(const std::string text, pattern.String("Regex"));
@@ -81,7 +82,8 @@ class Builder {
   }
 
   // nullptr: not known.
-  StatusOr<std::unique_ptr<Normalizer>> Simple(const std::string& type, const JsonFields& fields) {
+  StatusOr<std::unique_ptr<Normalizer>> Simple(const std::string& type,
+                                               const TokenizerFields& fields) {
     if (type == "NFC") return NormalizeUnicode(UnicodeForm::kNfc);
     if (type == "NFD") return NormalizeUnicode(UnicodeForm::kNfd);
     if (type == "NFKC") return NormalizeUnicode(UnicodeForm::kNfkc);

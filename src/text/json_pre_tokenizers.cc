@@ -11,7 +11,7 @@ constexpr std::string_view kNumber = R"(\p{N})";
 constexpr std::string_view kWhiteSpace = R"(\s)";
 constexpr std::string_view kWordsAndOthers = R"(\w+|[^\w\s]+)";
 
-StatusOr<SplitBehavior> ParseBehavior(const JsonFields& fields, std::string_view if_absent) {
+StatusOr<SplitBehavior> ParseBehavior(const TokenizerFields& fields, std::string_view if_absent) {
   ASSIGN_OR_RETURN(const std::optional<std::string> given, fields.OptionalString("behavior"));
   const std::string behavior = given.value_or(std::string(if_absent));
   if (behavior == "Removed") return SplitBehavior::kRemoved;
@@ -27,7 +27,7 @@ class Builder {
   explicit Builder(bool spelled) : spelled_(spelled), byte_level_(spelled) {}
 
   Status Add(const boost::json::value& value, int depth) {
-    ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, "pre_tokenizer"));
+    ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(value, "pre_tokenizer"));
     ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
     if (steps_.size() >= kStepsMax) {
       return InvalidArgument("there are over {} pre-tokenizers", kStepsMax);
@@ -65,7 +65,7 @@ class Builder {
   }
 
  private:
-  Status AddSequence(const JsonFields& fields, int depth) {
+  Status AddSequence(const TokenizerFields& fields, int depth) {
     if (depth >= kDepthMax) return InvalidArgument("pre-tokenizers are nested over {} deep", depth);
     ASSIGN_OR_RETURN(const boost::json::array* parts, fields.Array("pretokenizers"));
     for (const auto& part : *parts) RETURN_IF_ERROR(Add(part, depth + 1));
@@ -73,7 +73,7 @@ class Builder {
   }
 
   // The byte alphabet only shows to steps that come after it.
-  Status AddByteLevel(const JsonFields& fields) {
+  Status AddByteLevel(const TokenizerFields& fields) {
     if (byte_level_) return InvalidArgument("there is more than one ByteLevel step");
     byte_level_ = true;
     pending_ = true;
@@ -93,9 +93,10 @@ class Builder {
     steps_.push_back(BytesToCharacters());
   }
 
-  Status AddSplit(const JsonFields& fields) {
+  Status AddSplit(const TokenizerFields& fields) {
     ASSIGN_OR_RETURN(const boost::json::value* value, fields.Required("pattern"));
-    ASSIGN_OR_RETURN(const JsonFields pattern, JsonFields::Of(*value, "pre_tokenizer.pattern"));
+    ASSIGN_OR_RETURN(const TokenizerFields pattern,
+                     TokenizerFields::Of(*value, "pre_tokenizer.pattern"));
     ASSIGN_OR_RETURN(const SplitBehavior behavior, ParseBehavior(fields, ""));
     ASSIGN_OR_RETURN(const bool invert, fields.Bool("invert", false));
     if (pattern.Find("Regex") != nullptr) {
@@ -118,7 +119,7 @@ class Builder {
     return OkStatus();
   }
 
-  Status AddMetaspace(const JsonFields& fields) {
+  Status AddMetaspace(const TokenizerFields& fields) {
     ASSIGN_OR_RETURN(std::string mark, fields.String("replacement"));
     if (mark.empty()) return InvalidArgument("pre_tokenizer.replacement is empty");
     ASSIGN_OR_RETURN(const bool split, fields.Bool("split", true));

@@ -8,9 +8,9 @@
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"
 #include "text/json_components.h"
-#include "text/json_fields.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/space_mark.h"
+#include "text/tokenizer_fields.h"
 #include "text/unigram.h"
 
 namespace polysil {
@@ -32,9 +32,9 @@ struct AddedEntry {
 class Loader {
  public:
   Status Load(const value& root, const value& config) {
-    ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(root, "tokenizer.json"));
+    ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(root, "tokenizer.json"));
     ASSIGN_OR_RETURN(const value* model, fields.Required("model"));
-    ASSIGN_OR_RETURN(const JsonFields model_fields, JsonFields::Of(*model, "model"));
+    ASSIGN_OR_RETURN(const TokenizerFields model_fields, TokenizerFields::Of(*model, "model"));
     ASSIGN_OR_RETURN(const std::string type, ModelType(model_fields));
     RETURN_IF_ERROR(type == "BPE" ? ReadBpeVocabulary(model_fields)
                                   : ReadUnigramVocabulary(model_fields));
@@ -51,28 +51,30 @@ class Loader {
 
  private:
   // Vocabulary.
-  static StatusOr<std::string> ModelType(const JsonFields& model);
-  Status ReadBpeVocabulary(const JsonFields& model);
-  Status ReadUnigramVocabulary(const JsonFields& model);
+  static StatusOr<std::string> ModelType(const TokenizerFields& model);
+  Status ReadBpeVocabulary(const TokenizerFields& model);
+  Status ReadUnigramVocabulary(const TokenizerFields& model);
   Status AddSpelling(std::string_view spelling, int64_t id);
-  Status ReadAddedTokens(const JsonFields& fields);
+  Status ReadAddedTokens(const TokenizerFields& fields);
   Status ReadAddedToken(const value& entry);
   Status CheckHoles() const;
   // Everything around the model.
-  Status AddPipeline(const JsonFields& fields);
-  Status DecodeTokens(const JsonFields& fields);
+  Status AddPipeline(const TokenizerFields& fields);
+  Status DecodeTokens(const TokenizerFields& fields);
   Status AddPost(const value& post, int depth);
-  Status AddTemplate(const JsonFields& post);
-  StatusOr<std::vector<TokenId>> TemplateIds(const JsonFields& post, std::string_view name) const;
-  StatusOr<TokenId> PairId(const JsonFields& post, std::string_view name) const;
+  Status AddTemplate(const TokenizerFields& post);
+  StatusOr<std::vector<TokenId>> TemplateIds(const TokenizerFields& post,
+                                             std::string_view name) const;
+  StatusOr<TokenId> PairId(const TokenizerFields& post, std::string_view name) const;
   Status ApplyConfig(const value& config);
-  StatusOr<std::optional<TokenId>> ConfigToken(const JsonFields& config,
+  StatusOr<std::optional<TokenId>> ConfigToken(const TokenizerFields& config,
                                                std::string_view name) const;
   // The model.
-  Status BuildBpe(const JsonFields& model);
-  StatusOr<std::vector<BpeMerge>> ReadMerges(const JsonFields& model, size_t prefix_bytes) const;
-  StatusOr<std::optional<TokenId>> UnknownId(const JsonFields& model) const;
-  Status BuildUnigram(const JsonFields& model);
+  Status BuildBpe(const TokenizerFields& model);
+  StatusOr<std::vector<BpeMerge>> ReadMerges(const TokenizerFields& model,
+                                             size_t prefix_bytes) const;
+  StatusOr<std::optional<TokenId>> UnknownId(const TokenizerFields& model) const;
+  Status BuildUnigram(const TokenizerFields& model);
   std::array<TokenId, 256> ByteTokens() const;
 
   bool IsControl(TokenId id) const { return parts_.tokens[static_cast<size_t>(id)].control; }
@@ -89,7 +91,7 @@ class Loader {
   bool byte_level_ = false;
 };
 
-StatusOr<std::string> Loader::ModelType(const JsonFields& model) {
+StatusOr<std::string> Loader::ModelType(const TokenizerFields& model) {
   ASSIGN_OR_RETURN(const std::optional<std::string> given, model.OptionalString("type"));
   // Old files do not say it.
   const value* const vocab = model.Find("vocab");
@@ -123,7 +125,7 @@ Status Loader::AddSpelling(std::string_view spelling, int64_t id) {
   return OkStatus();
 }
 
-Status Loader::ReadBpeVocabulary(const JsonFields& model) {
+Status Loader::ReadBpeVocabulary(const TokenizerFields& model) {
   ASSIGN_OR_RETURN(const value* vocab, model.Required("vocab"));
   if (!vocab->is_object()) return InvalidArgument("model.vocab is not an object");
   for (const auto& entry : vocab->get_object()) {
@@ -136,7 +138,7 @@ Status Loader::ReadBpeVocabulary(const JsonFields& model) {
   return OkStatus();
 }
 
-Status Loader::ReadUnigramVocabulary(const JsonFields& model) {
+Status Loader::ReadUnigramVocabulary(const TokenizerFields& model) {
   ASSIGN_OR_RETURN(const boost::json::array* vocab, model.Array("vocab"));
   for (size_t i = 0; i < vocab->size(); ++i) {
     const value& entry = (*vocab)[i];
@@ -153,7 +155,7 @@ Status Loader::ReadUnigramVocabulary(const JsonFields& model) {
   return OkStatus();
 }
 
-Status Loader::ReadAddedTokens(const JsonFields& fields) {
+Status Loader::ReadAddedTokens(const TokenizerFields& fields) {
   if (fields.Find("added_tokens") != nullptr) {
     ASSIGN_OR_RETURN(const boost::json::array* entries, fields.Array("added_tokens"));
     for (const value& entry : *entries) RETURN_IF_ERROR(ReadAddedToken(entry));
@@ -169,7 +171,7 @@ Status Loader::ReadAddedTokens(const JsonFields& fields) {
 }
 
 Status Loader::ReadAddedToken(const value& entry) {
-  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(entry, "added_tokens"));
+  ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(entry, "added_tokens"));
   AddedEntry added;
   ASSIGN_OR_RETURN(added.token.text, fields.String("content"));
   ASSIGN_OR_RETURN(const int64_t id, fields.Int("id", 0, kIdMax));
@@ -202,7 +204,7 @@ Status Loader::CheckHoles() const {
   return InvalidArgument("of the ids up to {}, {} have no token", spelled_.size() - 1, holes);
 }
 
-Status Loader::AddPipeline(const JsonFields& fields) {
+Status Loader::AddPipeline(const TokenizerFields& fields) {
   ASSIGN_OR_RETURN(JsonNormalizers normalizers, BuildNormalizers(fields.Find("normalizer")));
   ASSIGN_OR_RETURN(JsonPreTokenizer pre_tokenizer,
                    BuildPreTokenizer(fields.Find("pre_tokenizer"), normalizers.byte_level));
@@ -235,7 +237,7 @@ Status Loader::AddPipeline(const JsonFields& fields) {
   return OkStatus();
 }
 
-Status Loader::DecodeTokens(const JsonFields& fields) {
+Status Loader::DecodeTokens(const TokenizerFields& fields) {
   const value* const given = fields.Find("decoder");
   ASSIGN_OR_RETURN(const TokenDecoder decoder, TokenDecoder::Build(given));
   parts_.leading_strip = decoder.leading_strip();
@@ -253,7 +255,7 @@ Status Loader::DecodeTokens(const JsonFields& fields) {
 
 Status Loader::AddPost(const value& post, int depth) {
   constexpr int kDepthMax = 8;
-  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(post, "post_processor"));
+  ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(post, "post_processor"));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
   if (type == "ByteLevel") return OkStatus();
   if (type == "Sequence") {
@@ -275,7 +277,7 @@ Status Loader::AddPost(const value& post, int depth) {
 }
 
 // ["<s>", 0]
-StatusOr<TokenId> Loader::PairId(const JsonFields& post, std::string_view name) const {
+StatusOr<TokenId> Loader::PairId(const TokenizerFields& post, std::string_view name) const {
   ASSIGN_OR_RETURN(const boost::json::array* pair, post.Array(name));
   if (pair->size() != 2 || !(*pair)[1].is_int64() || !Has((*pair)[1].get_int64())) {
     return InvalidArgument("post_processor.{} is not a token and its id", name);
@@ -283,7 +285,7 @@ StatusOr<TokenId> Loader::PairId(const JsonFields& post, std::string_view name) 
   return static_cast<TokenId>((*pair)[1].get_int64());
 }
 
-Status Loader::AddTemplate(const JsonFields& post) {
+Status Loader::AddTemplate(const TokenizerFields& post) {
   constexpr size_t kItemsMax = 64;
   ASSIGN_OR_RETURN(const boost::json::array* items, post.Array("single"));
   if (items->size() > kItemsMax) {
@@ -294,14 +296,15 @@ Status Loader::AddTemplate(const JsonFields& post) {
   std::vector<TokenId> after;
   bool text_seen = false;
   for (const value& item : *items) {
-    ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(item, "post_processor.single"));
+    ASSIGN_OR_RETURN(const TokenizerFields fields,
+                     TokenizerFields::Of(item, "post_processor.single"));
     if (fields.Find("Sequence") != nullptr) {
       if (text_seen) return InvalidArgument("post_processor.single has the text twice");
       text_seen = true;
       continue;
     }
     ASSIGN_OR_RETURN(const value* special, fields.Required("SpecialToken"));
-    ASSIGN_OR_RETURN(const JsonFields token, JsonFields::Of(*special, "SpecialToken"));
+    ASSIGN_OR_RETURN(const TokenizerFields token, TokenizerFields::Of(*special, "SpecialToken"));
     ASSIGN_OR_RETURN(const std::string name, token.String("id"));
     ASSIGN_OR_RETURN(const std::vector<TokenId> ids, TemplateIds(post, name));
     std::vector<TokenId>& side = text_seen ? after : before;
@@ -313,13 +316,15 @@ Status Loader::AddTemplate(const JsonFields& post) {
   return OkStatus();
 }
 
-StatusOr<std::vector<TokenId>> Loader::TemplateIds(const JsonFields& post,
+StatusOr<std::vector<TokenId>> Loader::TemplateIds(const TokenizerFields& post,
                                                    std::string_view name) const {
   constexpr size_t kIdsMax = 64;
   ASSIGN_OR_RETURN(const value* all, post.Required("special_tokens"));
-  ASSIGN_OR_RETURN(const JsonFields tokens, JsonFields::Of(*all, "post_processor.special_tokens"));
+  ASSIGN_OR_RETURN(const TokenizerFields tokens,
+                   TokenizerFields::Of(*all, "post_processor.special_tokens"));
   ASSIGN_OR_RETURN(const value* entry, tokens.Required(name));
-  ASSIGN_OR_RETURN(const JsonFields token, JsonFields::Of(*entry, "post_processor.special_tokens"));
+  ASSIGN_OR_RETURN(const TokenizerFields token,
+                   TokenizerFields::Of(*entry, "post_processor.special_tokens"));
   ASSIGN_OR_RETURN(const boost::json::array* list, token.Array("ids"));
   std::vector<TokenId> ids;
   for (const value& id : *list) {
@@ -333,7 +338,7 @@ StatusOr<std::vector<TokenId>> Loader::TemplateIds(const JsonFields& post,
 
 Status Loader::ApplyConfig(const value& config) {
   if (config.is_null()) return OkStatus();
-  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(config, "tokenizer_config"));
+  ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(config, "tokenizer_config"));
   ASSIGN_OR_RETURN(parts_.bos_id, ConfigToken(fields, "bos_token"));
   ASSIGN_OR_RETURN(parts_.eos_id, ConfigToken(fields, "eos_token"));
   ASSIGN_OR_RETURN(const std::optional<bool> add_bos, fields.OptionalBool("add_bos_token"));
@@ -351,7 +356,7 @@ Status Loader::ApplyConfig(const value& config) {
 }
 
 // "<s>" or {"content": "<s>", ...}. A text that is no token is an error: nothing would ever end.
-StatusOr<std::optional<TokenId>> Loader::ConfigToken(const JsonFields& config,
+StatusOr<std::optional<TokenId>> Loader::ConfigToken(const TokenizerFields& config,
                                                      std::string_view name) const {
   const value* const entry = config.Find(name);
   if (entry == nullptr) return std::optional<TokenId>();
@@ -359,8 +364,8 @@ StatusOr<std::optional<TokenId>> Loader::ConfigToken(const JsonFields& config,
   if (entry->is_string()) {
     text = StringView(entry->get_string());
   } else {
-    ASSIGN_OR_RETURN(const JsonFields fields,
-                     JsonFields::Of(*entry, "tokenizer_config." + std::string(name)));
+    ASSIGN_OR_RETURN(const TokenizerFields fields,
+                     TokenizerFields::Of(*entry, "tokenizer_config." + std::string(name)));
     ASSIGN_OR_RETURN(text, fields.String("content"));
   }
   const TokenId id = parts_.spellings.Find(text);
@@ -377,7 +382,7 @@ std::array<TokenId, 256> Loader::ByteTokens() const {
   return ids;
 }
 
-StatusOr<std::optional<TokenId>> Loader::UnknownId(const JsonFields& model) const {
+StatusOr<std::optional<TokenId>> Loader::UnknownId(const TokenizerFields& model) const {
   ASSIGN_OR_RETURN(const auto text, model.OptionalString("unk_token"));
   if (!text || text->empty()) return std::optional<TokenId>();
   const TokenId id = parts_.spellings.Find(*text);
@@ -385,7 +390,7 @@ StatusOr<std::optional<TokenId>> Loader::UnknownId(const JsonFields& model) cons
   return std::optional(id);
 }
 
-Status Loader::BuildBpe(const JsonFields& model) {
+Status Loader::BuildBpe(const TokenizerFields& model) {
   BpeOptions options{.byte_level = byte_level_};
   ASSIGN_OR_RETURN(options.ignore_merges, model.Bool("ignore_merges", false));
   ASSIGN_OR_RETURN(options.fuse_unknown, model.Bool("fuse_unk", false));
@@ -429,7 +434,7 @@ Status Loader::BuildBpe(const JsonFields& model) {
   return OkStatus();
 }
 
-StatusOr<std::vector<BpeMerge>> Loader::ReadMerges(const JsonFields& model,
+StatusOr<std::vector<BpeMerge>> Loader::ReadMerges(const TokenizerFields& model,
                                                    size_t prefix_bytes) const {
   ASSIGN_OR_RETURN(const boost::json::array* list, model.Array("merges"));
   std::vector<BpeMerge> merges;
@@ -469,7 +474,7 @@ StatusOr<std::vector<BpeMerge>> Loader::ReadMerges(const JsonFields& model,
   return merges;
 }
 
-Status Loader::BuildUnigram(const JsonFields& model) {
+Status Loader::BuildUnigram(const TokenizerFields& model) {
   if (byte_level_) return Unimplemented("a Unigram model over bytes is not supported");
   UnigramVocabulary vocabulary;
   vocabulary.byte_ids.fill(kNone);

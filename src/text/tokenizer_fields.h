@@ -1,5 +1,5 @@
-// JsonFields: reads the fields of one object of a tokenizer file, whose author is not trusted: a
-// field of the wrong type is INVALID_ARGUMENT that names it. Borrows the object.
+// TokenizerFields: reads the fields of one object of a tokenizer file, whose author is not trusted:
+// a field of the wrong type is INVALID_ARGUMENT that names it. Borrows the object.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -17,10 +17,10 @@ inline std::string_view StringView(const boost::json::string& text) {
   return {text.data(), text.size()};
 }
 
-class JsonFields final {
+class TokenizerFields final {
  public:
   // `where` names the object in messages. Fails if `value` is no object.
-  static StatusOr<JsonFields> Of(const boost::json::value& value, std::string where);
+  static StatusOr<TokenizerFields> Of(const boost::json::value& value, std::string where);
 
   // A field that is absent counts as null.
   const boost::json::value* Find(std::string_view name) const;  // nullptr for null
@@ -36,7 +36,7 @@ class JsonFields final {
   const std::string& where() const { return where_; }
 
  private:
-  JsonFields(const boost::json::object& object, std::string where)
+  TokenizerFields(const boost::json::object& object, std::string where)
       : object_(&object), where_(std::move(where)) {}
   Status WrongType(std::string_view name, std::string_view wanted) const;
 
