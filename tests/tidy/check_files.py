@@ -77,7 +77,7 @@ TEXT_RULES = [
     (r".", r"(?<![\w.])/(work|root|home)/\w", "a path of one machine"),
     (
         r".",
-        r"(?i)\b(claude|anthropic|copilot|chatgpt|ai-generated|ai assistant)\b",
+        r"(?i)\b(claude|anthropic|copilot|chatgpt|ai-generated)\b",
         "names a tool, not the project",
     ),
     (r".", r"(?i)\b(pypi\.org|pythonhosted\.org|deb\.debian\.org)\b", "names a registry's host"),
@@ -173,6 +173,38 @@ def check_functions(name, text, code):
             )
 
 
+def type_names(code):
+    """(qualified name, line) of the classes, structs and enums that stripped code defines at the scope
+    of named namespaces."""
+    scopes = []  # the name of a named namespace; None for any other pair of braces
+    head = 0
+    for match in re.finditer(r"[{};]", code):
+        before = code[head : match.start()]
+        head = match.end()
+        if match[0] == "}":
+            del scopes[-1:]
+        elif match[0] == "{":
+            namespace = re.search(r"\bnamespace\s+([\w:]+)\s*$", before)
+            kind = re.search(r"\b(?:class|struct|enum|union)\s+(\w+)\b(?!::)[^();]*$", before)
+            if kind and None not in scopes and "template" not in before:
+                yield "::".join([*scopes, kind[1]]), code.count("\n", 0, match.start()) + 1
+            scopes.append(namespace[1] if namespace else None)
+
+
+def check_names(root):
+    """One program holds all of src/: two types of one name are one type to its linker."""
+    first = {}
+    for name in source_tree.sources(root):
+        if not re.match(PRODUCT, name):
+            continue
+        code = source_tree.strip((root / name).read_text())
+        code = re.sub(r"^[ \t]*#.*$", "", code, flags=re.M).replace("enum class", "enum")
+        for type_name, line in type_names(code):
+            if type_name in first:
+                yield f"{name}:{line}: '{type_name}' is defined at {first[type_name]} too"
+            first[type_name] = f"{name}:{line}"
+
+
 def check_file(root, name):
     try:
         text = (root / name).read_bytes().decode()
@@ -197,6 +229,7 @@ def check(root):
     for name in source_tree.files(root):
         if not FOREIGN.match(name):
             yield from check_file(root, name)
+    yield from check_names(root)
 
 
 def main():

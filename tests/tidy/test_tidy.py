@@ -182,6 +182,21 @@ def test_a_wrong_text_is_named(tmp_path, name, text, problem):
         assert problem in problems[0]
 
 
+def test_two_types_of_one_name_are_found(tmp_path):
+    write(
+        tmp_path,
+        {
+            "src/kv/a.h": HEAD + "namespace p {\nclass A final {\n  struct B {};\n};\n}\n",
+            "src/kv/b.h": HEAD + "namespace p {\nstruct B {};\nclass A;\n}\n",
+            "src/text/c.cc": "namespace p {\nnamespace {\nclass A final {};\n}\n"
+            "class A::C {};\nenum class A : int { kOne };\n}\n",
+        },
+    )
+    assert list(check_files.check(tmp_path)) == [
+        "src/text/c.cc:6: 'p::A' is defined at src/kv/a.h:4 too"
+    ]
+
+
 def test_the_programs_say_what_is_wrong_and_fail(tmp_path):
     write(tmp_path, {"src/kv/a.cc": "void F() { throw 1; }\n#include <thread>\n"})
     for name, line in [("check_files.py", "src/kv/a.cc:1:"), ("check_layers.py", "src/kv/a.cc:2:")]:
