@@ -31,32 +31,33 @@ inline constexpr int32_t kActivationBlock = 32;
 // eleventh.
 inline constexpr float kWideBlockFactor = 4.0F;
 
-// Facts of one block of a quantised row. A value is scale * q with whole q: 256 * high + low in
-// kInt8 (low is 0 where the block is not wide), the 16-bit value itself in kInt16.
-struct ActivationBlock {
+// Facts of one block of a quantised row. A value is scale * q with whole q.
+struct ActivationFacts {
   float scale;
   float scaled_sum;   // scale * sum
   int32_t sum;        // of all 32 q
   int32_t first_sum;  // of the first 16 q
 };
 
-// Rows of x in one form. Row r begins at r * cols, its blocks at r * cols / 32.
-struct Activations {
-  int64_t cols = 0;
-  const float* floats = nullptr;            // kFloat
-  const int8_t* highs = nullptr;            // kInt8
-  const int8_t* lows = nullptr;             // kInt8
-  const uint8_t* wide = nullptr;            // kInt8: one per block, not zero if it is wide
-  const int16_t* wholes = nullptr;          // kInt16
-  const ActivationBlock* blocks = nullptr;  // kInt8, kInt16
+// q = 256 * high + low. The lows lie apart, since few blocks are wide; in the others they are zero.
+struct alignas(64) Int8Block {
+  int8_t highs[kActivationBlock];
+  ActivationFacts facts;
+  uint32_t wide;  // not zero if some low may be
 };
 
-// Where QuantiseInt8 writes one row.
-struct Int8Row {
-  int8_t* highs;
-  int8_t* lows;
-  uint8_t* wide;
-  ActivationBlock* blocks;
+struct Int16Block {
+  int16_t wholes[kActivationBlock];
+  ActivationFacts facts;
+};
+
+// Rows of x in one form: [rows, cols] floats or lows, [rows, cols / 32] blocks.
+struct Activations {
+  int64_t cols = 0;
+  const float* floats = nullptr;
+  const Int8Block* int8_blocks = nullptr;
+  const int8_t* lows = nullptr;
+  const Int16Block* int16_blocks = nullptr;
 };
 
 // --- Weight panels -------------------------------------------------------------------------------
@@ -127,8 +128,8 @@ struct CpuKernels {
   const PanelFormat& (*format)(WeightType type, bool exact);
 
   // One row; cols is a multiple of 32. A row that is not finite becomes one that gives no number.
-  void (*quantise_int8)(const float* x, int64_t cols, const Int8Row& row);
-  void (*quantise_int16)(const float* x, int64_t cols, int16_t* values, ActivationBlock* blocks);
+  void (*quantise_int8)(const float* x, int64_t cols, Int8Block* blocks, int8_t* lows);
+  void (*quantise_int16)(const float* x, int64_t cols, Int16Block* blocks);
 
   void (*rms_norm)(const float* x, const float* weight, float weight_offset, float eps,
                    int64_t cols, float* out);

@@ -177,11 +177,23 @@ struct Iq2XsFormat : Iq2XsLayout, FormatFacts<kInt16, 255, 7, 2, false>, FloatSc
 
 // --- Products ---
 
-// The group's share of a block's 8 words: [kBegin, kEnd).
+// The blocks of x that a format wants.
+template <ActivationType kActivation>
+struct BlocksOf {
+  using Block = Int8Block;
+  static const Block* Rows(const Activations& x) { return x.int8_blocks; }
+};
+template <>
+struct BlocksOf<ActivationType::kInt16> {
+  using Block = Int16Block;
+  static const Block* Rows(const Activations& x) { return x.int16_blocks; }
+};
+
+// Words [kWords * group, kWords * (group + 1)) of a block belong to a group.
 template <typename Format>
 struct Group {
   static constexpr int kWords = 8 / Format::kGroups;
-  static constexpr int32_t Sum(const ActivationBlock& facts, int group) {
+  [[gnu::always_inline]] static int32_t Sum(const ActivationFacts& facts, int group) {
     if (Format::kGroups == 1) return facts.sum;
     return group == 0 ? facts.first_sum : facts.sum - facts.first_sum;
   }
@@ -204,78 +216,79 @@ template <typename Isa, typename Format, int kRows>
   for (int r = 0; r < kRows; ++r) sums[r] = sum[r].Total();
 }
 
+// sums[r] += values of the group . the lows of row r.
 template <typename Isa, typename Format, int kRows>
-[[gnu::always_inline]] inline void SumInt16(const uint8_t* values, int group, const int16_t* x,
-                                            int64_t row_stride, typename Isa::Ints* sums) {
+[[gnu::always_inline]] inline void AddLows(const uint8_t* values, int group, const int8_t* lows,
+                                           int64_t row_stride, typename Isa::Ints* sums) {
+  typename Isa::Ints low[kRows];
+  SumInt8<Isa, Format, kRows>(values, group, lows, row_stride, low);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) sums[r] = Isa::AddInts(sums[r], low[r]);
+}
+
+// Exact sums of one group of a block: q . values for kRows rows whose blocks are `stride` apart.
+// `at` is the block's first column in the first row of lows.
+template <typename Isa, typename Format, int kRows>
+[[gnu::always_inline]] inline void SumGroup(const uint8_t* values, int group,
+                                            const Int8Block* block, int64_t stride,
+                                            const Activations& x, int64_t at,
+                                            typename Isa::Ints* sums) {
+  constexpr int64_t kBytes = sizeof(Int8Block);
+  SumInt8<Isa, Format, kRows>(values, group, block->highs, stride * kBytes, sums);
+  uint32_t wide = 0;
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    sums[r] = Isa::ShiftLeft(sums[r], 8);
+    wide |= block[r * stride].wide;
+  }
+  // Rows whose own block is not wide have zeros there: their sums stay what they are alone.
+  if (wide != 0) [[unlikely]] {
+    AddLows<Isa, Format, kRows>(values, group, x.lows + at, x.cols, sums);
+  }
+}
+
+template <typename Isa, typename Format, int kRows>
+[[gnu::always_inline]] inline void SumGroup(const uint8_t* values, int group,
+                                            const Int16Block* block, int64_t stride,
+                                            const Activations&, int64_t, typename Isa::Ints* sums) {
   typename Isa::Int16Sum sum[kRows];
 #pragma GCC unroll 8
   for (int i = 0; i < Group<Format>::kWords; ++i) {
     const int j = group * Group<Format>::kWords + i;
     const auto wide = Isa::Widen(Format::Values(values, j));
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) sum[r].Add(i, wide, x + r * row_stride + 4 * j);
+    for (int r = 0; r < kRows; ++r) sum[r].Add(i, wide, block[r * stride].wholes + 4 * j);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) sums[r] = sum[r].Total();
 }
 
-// Exact sums of one group of block b for kRows rows of x from `row` on.
-template <typename Isa, typename Format, int kRows>
-[[gnu::always_inline]] inline void SumGroup(const uint8_t* values, const Activations& x,
-                                            int64_t row, int64_t b, int group,
-                                            typename Isa::Ints* sums) {
-  const int64_t at = row * x.cols + b * kActivationBlock;
-  if constexpr (Format::kActivation == ActivationType::kInt16) {
-    SumInt16<Isa, Format, kRows>(values, group, x.wholes + at, x.cols, sums);
-  } else {
-    SumInt8<Isa, Format, kRows>(values, group, x.highs + at, x.cols, sums);
+// totals[r] += a group of a block . row r.
+template <typename Isa, typename Format, int kRows, typename Block>
+[[gnu::always_inline]] inline void AddGroup(const uint8_t* facts, int64_t b, int group,
+                                            const Block* block, int64_t stride,
+                                            typename Isa::Ints* sums, Floats<Isa>* totals) {
+  const Floats<Isa> scale = Format::Scale(facts, b, group);
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) sums[r] = Isa::ShiftLeft(sums[r], 8);
-    const int64_t blocks = x.cols / kActivationBlock;
-    unsigned wide = 0;
-    for (int r = 0; r < kRows; ++r) wide |= x.wide[(row + r) * blocks + b];
-    if (wide == 0) return;
-    // Rows whose block is not wide have zeros here: their sums stay what they are alone.
-    typename Isa::Ints low[kRows];
-    SumInt8<Isa, Format, kRows>(values, group, x.lows + at, x.cols, low);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) sums[r] = Isa::AddInts(sums[r], low[r]);
+  for (int r = 0; r < kRows; ++r) {
+    const ActivationFacts& x_facts = block[r * stride].facts;
+    if constexpr (Format::kOffsetBits != 0) {
+      const int32_t x_sum = Group<Format>::Sum(x_facts, group);
+      sums[r] = Isa::SubtractShifted(sums[r], x_sum, Format::kOffsetBits);
+    }
+    totals[r] =
+        totals[r] + Isa::ToFloats(sums[r]) * (scale * Floats<Isa>::Broadcast(x_facts.scale));
   }
-}
-
-// totals[r] += block b of the panel . row r.
-template <typename Isa, typename Format, int kRows>
-[[gnu::always_inline]] inline void AddBlock(const uint8_t* values, const uint8_t* facts,
-                                            const Activations& x, int64_t row, int64_t b,
-                                            Floats<Isa>* totals) {
-  const int64_t blocks = x.cols / kActivationBlock;
-  const ActivationBlock* x_facts = x.blocks + row * blocks + b;
-#pragma GCC unroll 2
-  for (int group = 0; group < Format::kGroups; ++group) {
-    typename Isa::Ints sums[kRows];
-    SumGroup<Isa, Format, kRows>(values, x, row, b, group, sums);
-    const Floats<Isa> scale = Format::Scale(facts, b, group);
+  if constexpr (Format::kHasMinimum) {
+    const Floats<Isa> minimum = Format::Minimum(facts, b, group);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const ActivationBlock& row_facts = x_facts[r * blocks];
-      if constexpr (Format::kOffsetBits != 0) {
-        const int32_t x_sum = Group<Format>::Sum(row_facts, group);
-        sums[r] = Isa::SubtractShifted(sums[r], x_sum, Format::kOffsetBits);
-      }
-      totals[r] =
-          totals[r] + Isa::ToFloats(sums[r]) * (scale * Floats<Isa>::Broadcast(row_facts.scale));
-    }
-    if constexpr (Format::kHasMinimum) {
-      const Floats<Isa> minimum = Format::Minimum(facts, b, group);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        const ActivationBlock& row_facts = x_facts[r * blocks];
-        const float x_sum =
-            Format::kGroups == 1
-                ? row_facts.scaled_sum
-                : row_facts.scale * static_cast<float>(Group<Format>::Sum(row_facts, group));
-        totals[r] = totals[r] + minimum * Floats<Isa>::Broadcast(x_sum);
-      }
+      const ActivationFacts& x_facts = block[r * stride].facts;
+      const float x_sum =
+          Format::kGroups == 1
+              ? x_facts.scaled_sum
+              : x_facts.scale * static_cast<float>(Group<Format>::Sum(x_facts, group));
+      totals[r] = totals[r] + minimum * Floats<Isa>::Broadcast(x_sum);
     }
   }
 }
@@ -305,18 +318,45 @@ template <typename Isa>
 // kRows rows of x from x_row on, against a panel of whole numbers.
 template <typename Isa, typename Format>
 struct IntProduct {
+  static constexpr int64_t kValueBytes = Format::kValueBytes * Isa::kLanes;
+  static constexpr int64_t kFactBytes = Format::kFactBytes * Isa::kLanes;
+
+  // Fetches the lines of a block and of its facts that lie `ahead` bytes further on.
+  [[gnu::always_inline]] static void Prefetch(const uint8_t* values, const uint8_t* facts,
+                                              int64_t ahead) {
+#pragma GCC unroll 8
+    for (int64_t line = 0; line < kValueBytes; line += 64) {
+      __builtin_prefetch(values + ahead + line);
+    }
+    __builtin_prefetch(facts + ahead);
+  }
+
   template <int kRows>
   static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
                            int64_t out_row, const PanelOutput& output) {
     const int64_t blocks = x.cols / kActivationBlock;
     const auto* values = reinterpret_cast<const uint8_t*>(panel);
-    const uint8_t* facts = values + blocks * Format::kValueBytes * Isa::kLanes;
+    const uint8_t* facts = values + blocks * kValueBytes;
+    // The same place in the next panel, which is read after this one. The hardware's own prefetch
+    // starts anew with each page and each of the two streams, and gives half the bandwidth.
+    const int64_t ahead = blocks * kValueBytes + blocks / Format::kFactBlocks * kFactBytes;
+    const auto* block = BlocksOf<Format::kActivation>::Rows(x) + x_row * blocks;
+    int64_t at = x_row * x.cols;
     Floats<Isa> totals[kRows];
-    for (auto& total : totals) total = Floats<Isa>::Broadcast(0.0F);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) totals[r] = Floats<Isa>::Broadcast(0.0F);
     for (int64_t b = 0; b < blocks; ++b) {
-      AddBlock<Isa, Format, kRows>(
-          values + b * Format::kValueBytes * Isa::kLanes,
-          facts + b / Format::kFactBlocks * Format::kFactBytes * Isa::kLanes, x, x_row, b, totals);
+      const uint8_t* block_facts = facts + b / Format::kFactBlocks * kFactBytes;
+      Prefetch(values, block_facts, ahead);
+#pragma GCC unroll 2
+      for (int group = 0; group < Format::kGroups; ++group) {
+        typename Isa::Ints sums[kRows];
+        SumGroup<Isa, Format, kRows>(values, group, block, blocks, x, at, sums);
+        AddGroup<Isa, Format, kRows>(block_facts, b, group, block, blocks, sums, totals);
+      }
+      values += kValueBytes;
+      block += 1;
+      at += kActivationBlock;
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) StoreTotals<Isa>(totals[r], output, out_row + r);
@@ -354,6 +394,7 @@ struct FloatProduct {
     const float* rows = x.floats + x_row * x.cols;
     Floats<Isa> even[kRows];
     Floats<Isa> odd[kRows];
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Floats<Isa>::Broadcast(0.0F);
     int64_t c = 0;
     for (; c + 2 <= x.cols; c += 2) {
@@ -365,6 +406,7 @@ struct FloatProduct {
         odd[r] = odd[r] + second * Floats<Isa>::Broadcast(rows[r * x.cols + c + 1]);
       }
     }
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       if (c < x.cols) {
         even[r] = even[r] + Format::Column(panel, c) * Floats<Isa>::Broadcast(rows[r * x.cols + c]);

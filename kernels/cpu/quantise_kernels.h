@@ -75,74 +75,78 @@ template <typename Narrow>
 }
 
 // The facts of a block whose q are whole[0..1], each standing for `unit` steps of the scale.
-[[gnu::always_inline]] inline ActivationBlock BlockFacts(const SixteenInts* whole, float scale,
-                                                         int32_t unit) {
+[[gnu::always_inline]] inline ActivationFacts FactsOf(const SixteenInts* whole, float scale,
+                                                      int32_t unit) {
   const int32_t first = SumInts(whole[0]) * unit;
   const int32_t sum = SumInts(whole[1]) * unit + first;
   return {scale, scale * static_cast<float>(sum), sum, first};
 }
 
 // True for a block that has no q: all but zero, or not finite. Then *facts says what it stands for.
-[[gnu::always_inline]] inline bool IsDegenerate(float largest, ActivationBlock* facts) {
+[[gnu::always_inline]] inline bool IsDegenerate(float largest, ActivationFacts* facts) {
   if (largest >= 1e-30F && largest <= 3.4e38F) return false;
   const float scale = largest < 1e-30F ? 0.0F : kNoNumber;
   *facts = {scale, scale, 0, 0};
   return true;
 }
 
-void QuantiseInt8(const float* x, int64_t cols, const Int8Row& row) {
+void QuantiseWide(const float* x, float largest, Int8Block* block, int8_t* lows) {
+  SixteenInts whole[2];
+  for (int i = 0; i < 2; ++i) {
+    whole[i] = RoundSixteen(x + i * 16, kInt16Largest / largest);
+    SixteenInts high;
+    SixteenInts low;
+    for (int p = 0; p < Sixteen::kParts; ++p) {
+      high.part[p] = (whole[i].part[p] + 128) >> 8;
+      low.part[p] = whole[i].part[p] - (high.part[p] << 8);
+    }
+    StoreInts(high, block->highs + i * 16);
+    StoreInts(low, lows + i * 16);
+  }
+  block->facts = FactsOf(whole, largest / kInt16Largest, 1);
+  block->wide = 1;
+}
+
+void QuantiseInt8(const float* x, int64_t cols, Int8Block* blocks, int8_t* lows) {
   const float mean_square = SumOfSquares(x, cols) / static_cast<float>(cols);
   const float wide_above = kWideBlockFactor * __builtin_sqrtf(mean_square);
-  for (int64_t b = 0; b < cols / kActivationBlock; ++b, x += kActivationBlock) {
-    int8_t* highs = row.highs + b * kActivationBlock;
-    int8_t* lows = row.lows + b * kActivationBlock;
-    const float largest = LargestMagnitude(x);
-    row.wide[b] = 0;
-    if (IsDegenerate(largest, row.blocks + b)) {
-      std::memset(highs, 0, kActivationBlock);
-      std::memset(lows, 0, kActivationBlock);
+  for (int64_t b = 0; b < cols / kActivationBlock; ++b) {
+    Int8Block& block = blocks[b];
+    const float largest = LargestMagnitude(x + b * kActivationBlock);
+    const bool degenerate = IsDegenerate(largest, &block.facts);
+    if (!degenerate && largest > wide_above) {
+      QuantiseWide(x + b * kActivationBlock, largest, &block, lows + b * kActivationBlock);
+      continue;
+    }
+    block.wide = 0;
+    std::memset(lows + b * kActivationBlock, 0, kActivationBlock);
+    if (degenerate) {
+      std::memset(block.highs, 0, sizeof(block.highs));
       continue;
     }
     SixteenInts whole[2];
-    if (largest > wide_above) {
-      row.wide[b] = 1;
-      for (int i = 0; i < 2; ++i) {
-        whole[i] = RoundSixteen(x + i * 16, kInt16Largest / largest);
-        SixteenInts high;
-        SixteenInts low;
-        for (int p = 0; p < Sixteen::kParts; ++p) {
-          high.part[p] = (whole[i].part[p] + 128) >> 8;
-          low.part[p] = whole[i].part[p] - (high.part[p] << 8);
-        }
-        StoreInts(high, highs + i * 16);
-        StoreInts(low, lows + i * 16);
-      }
-      row.blocks[b] = BlockFacts(whole, largest / kInt16Largest, 1);
-    } else {
-      for (int i = 0; i < 2; ++i) {
-        whole[i] = RoundSixteen(x + i * 16, kInt8Largest / largest);
-        StoreInts(whole[i], highs + i * 16);
-      }
-      std::memset(lows, 0, kActivationBlock);
-      row.blocks[b] = BlockFacts(whole, largest / kInt8Largest * 0x1p-8F, 256);
+    for (int i = 0; i < 2; ++i) {
+      whole[i] = RoundSixteen(x + b * kActivationBlock + i * 16, kInt8Largest / largest);
+      StoreInts(whole[i], block.highs + i * 16);
     }
+    block.facts = FactsOf(whole, largest / kInt8Largest * 0x1p-8F, 256);
   }
 }
 
-void QuantiseInt16(const float* x, int64_t cols, int16_t* values, ActivationBlock* blocks) {
+void QuantiseInt16(const float* x, int64_t cols, Int16Block* blocks) {
   for (int64_t b = 0; b < cols / kActivationBlock; ++b, x += kActivationBlock) {
-    int16_t* to = values + b * kActivationBlock;
+    Int16Block& block = blocks[b];
     const float largest = LargestMagnitude(x);
-    if (IsDegenerate(largest, blocks + b)) {
-      std::memset(to, 0, kActivationBlock * sizeof(int16_t));
+    if (IsDegenerate(largest, &block.facts)) {
+      std::memset(block.wholes, 0, sizeof(block.wholes));
       continue;
     }
     SixteenInts whole[2];
     for (int i = 0; i < 2; ++i) {
       whole[i] = RoundSixteen(x + i * 16, kInt16Largest / largest);
-      StoreInts(whole[i], to + i * 16);
+      StoreInts(whole[i], block.wholes + i * 16);
     }
-    blocks[b] = BlockFacts(whole, largest / kInt16Largest, 1);
+    block.facts = FactsOf(whole, largest / kInt16Largest, 1);
   }
 }
 

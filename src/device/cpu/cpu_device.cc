@@ -10,6 +10,7 @@
 #include "device/cpu/aligned_memory.h"
 #include "device/cpu/cpu_matrix.h"
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/panel_arena.h"
 #include "device/cpu/thread_pool.h"
 
 namespace polysil {
@@ -71,7 +72,7 @@ class CpuDevice final : public Device {
 
   StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(const HostTensor& tensor) override {
     ASSIGN_OR_RETURN(std::unique_ptr<CpuMatrix> matrix,
-                     CpuMatrix::Load(tensor, kernels_, exact_, pool_));
+                     CpuMatrix::Load(tensor, kernels_, exact_, arena_, pool_));
     return std::unique_ptr<WeightMatrix>(std::move(matrix));
   }
 
@@ -93,6 +94,7 @@ class CpuDevice final : public Device {
   DeviceInfo info_;
   const kernels::CpuKernels& kernels_;
   bool exact_;
+  PanelArena arena_;
   ThreadPool pool_;
   CpuOps ops_;
 };

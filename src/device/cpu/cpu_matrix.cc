@@ -41,16 +41,16 @@ CpuMatrix::CpuMatrix(const HostTensor& tensor, const kernels::PanelFormat& forma
       type_(WeightTypeOf(tensor.dtype)),
       format_(format),
       panels_((tensor.rows + panel_rows - 1) / panel_rows),
-      panel_bytes_(format.panel_bytes(tensor.cols)),
-      memory_(AlignedMemory::Allocate(panels_ * panel_bytes_)) {}
+      panel_bytes_(format.panel_bytes(tensor.cols)) {}
 
 StatusOr<std::unique_ptr<CpuMatrix>> CpuMatrix::Load(const HostTensor& tensor,
                                                      const kernels::CpuKernels& kernels, bool exact,
-                                                     ThreadPool& pool) {
+                                                     PanelArena& arena, ThreadPool& pool) {
   RETURN_IF_ERROR(CheckShape(tensor));
   const kernels::PanelFormat& format = kernels.format(WeightTypeOf(tensor.dtype), exact);
   std::unique_ptr<CpuMatrix> matrix(new CpuMatrix(tensor, format, kernels.panel_rows));
-  if (matrix->memory_.data() == nullptr) {
+  matrix->memory_ = arena.Allocate(matrix->panels_ * matrix->panel_bytes_);
+  if (matrix->memory_ == nullptr) {
     return ResourceExhausted("no memory for the {} bytes of a {} matrix of {} rows and {} columns",
                              matrix->panels_ * matrix->panel_bytes_, Info(tensor.dtype).name,
                              tensor.rows, tensor.cols);
@@ -66,7 +66,7 @@ StatusOr<std::unique_ptr<CpuMatrix>> CpuMatrix::Load(const HostTensor& tensor,
       const auto rows =
           static_cast<int32_t>(std::min<int64_t>(kernels.panel_rows, tensor.rows - row));
       format.pack(matrix->type_, tensor.data + row * row_bytes, row_bytes, rows, tensor.cols,
-                  matrix->memory_.data() + p * matrix->panel_bytes_);
+                  matrix->memory_.get() + p * matrix->panel_bytes_);
     }
   });
   return matrix;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/cpu/aligned_memory.h"
+#include "device/cpu/panel_arena.h"
 #include "device/cpu/thread_pool.h"
 #include "kernels/kernels.h"
 #include "polysil/base/status.h"
@@ -18,7 +18,7 @@ class CpuMatrix final : public WeightMatrix {
   // Checks the tensor's shape, then packs it, spread over the pool. exact: for float activations.
   static StatusOr<std::unique_ptr<CpuMatrix>> Load(const HostTensor& tensor,
                                                    const kernels::CpuKernels& kernels, bool exact,
-                                                   ThreadPool& pool);
+                                                   PanelArena& arena, ThreadPool& pool);
 
   int64_t rows() const override { return tensor_.rows; }
   int64_t cols() const override { return tensor_.cols; }
@@ -26,7 +26,7 @@ class CpuMatrix final : public WeightMatrix {
   const kernels::PanelFormat& format() const { return format_; }
   int64_t panels() const { return panels_; }
   int64_t panel_bytes() const { return panel_bytes_; }
-  const std::byte* panel(int64_t index) const { return memory_.data() + index * panel_bytes_; }
+  const std::byte* panel(int64_t index) const { return memory_.get() + index * panel_bytes_; }
 
   // out [cols] = the exact values of a row.
   void CopyRow(int64_t row, float* out) const;
@@ -39,7 +39,7 @@ class CpuMatrix final : public WeightMatrix {
   const kernels::PanelFormat& format_;
   int64_t panels_ = 0;
   int64_t panel_bytes_ = 0;
-  AlignedMemory memory_;
+  std::shared_ptr<std::byte> memory_;
 };
 
 }  // namespace polysil

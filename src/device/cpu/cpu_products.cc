@@ -7,7 +7,6 @@
 namespace polysil {
 namespace {
 
-using kernels::ActivationBlock;
 using kernels::Activations;
 using kernels::ActivationType;
 using kernels::kActivationBlock;
@@ -60,34 +59,27 @@ void CpuProducts::Linear(const float* x, int64_t rows, int64_t cols,
 
 Activations CpuProducts::PrepareInt8(const float* x, int64_t rows, int64_t cols) {
   const int64_t blocks = cols / kActivationBlock;
-  auto* highs = int8_values_.Grow<int8_t>(2 * rows * cols);
-  int8_t* lows = highs + rows * cols;
-  auto* wide = int8_wide_.Grow<uint8_t>(rows * blocks);
-  auto* facts = int8_blocks_.Grow<ActivationBlock>(rows * blocks);
+  auto* quantised = int8_blocks_.Grow<kernels::Int8Block>(rows * blocks);
+  auto* lows = int8_lows_.Grow<int8_t>(rows * cols);
   pool_.Run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int32_t) {
     const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
     for (int64_t r = task * kRowsPerTask; r < end; ++r) {
-      kernels_.quantise_int8(x + r * cols, cols,
-                             {.highs = highs + r * cols,
-                              .lows = lows + r * cols,
-                              .wide = wide + r * blocks,
-                              .blocks = facts + r * blocks});
+      kernels_.quantise_int8(x + r * cols, cols, quantised + r * blocks, lows + r * cols);
     }
   });
-  return {.cols = cols, .highs = highs, .lows = lows, .wide = wide, .blocks = facts};
+  return {.cols = cols, .int8_blocks = quantised, .lows = lows};
 }
 
 Activations CpuProducts::PrepareInt16(const float* x, int64_t rows, int64_t cols) {
   const int64_t blocks = cols / kActivationBlock;
-  auto* values = int16_values_.Grow<int16_t>(rows * cols);
-  auto* facts = int16_blocks_.Grow<ActivationBlock>(rows * blocks);
+  auto* quantised = int16_blocks_.Grow<kernels::Int16Block>(rows * blocks);
   pool_.Run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int32_t) {
     const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
     for (int64_t r = task * kRowsPerTask; r < end; ++r) {
-      kernels_.quantise_int16(x + r * cols, cols, values + r * cols, facts + r * blocks);
+      kernels_.quantise_int16(x + r * cols, cols, quantised + r * blocks);
     }
   });
-  return {.cols = cols, .wholes = values, .blocks = facts};
+  return {.cols = cols, .int16_blocks = quantised};
 }
 
 void CpuProducts::PlanTasks(int64_t rows, std::span<const LinearTarget> targets) {
@@ -108,14 +100,24 @@ void CpuProducts::PlanTasks(int64_t rows, std::span<const LinearTarget> targets)
   }
 }
 
+namespace {
+
+// Asks for the first panel of a task at once: products ask for each line one panel ahead.
+void Prefetch(const std::byte* panel, int64_t bytes) {
+  constexpr int64_t kBytesMax = 16 << 10;  // half of the first-level cache
+  for (int64_t at = 0; at < std::min(bytes, kBytesMax); at += 64) {
+    __builtin_prefetch(panel + at);
+  }
+}
+
+}  // namespace
+
 void CpuProducts::RunTask(const Task& task, const Activations& x, int64_t rows) const {
   const LinearTarget& target = *task.target;
   const kernels::PanelFormat& format = task.matrix->format();
-  const int64_t value_bytes = format.activation == ActivationType::kFloat   ? 4
-                              : format.activation == ActivationType::kInt16 ? 2
-                                                                            : 1;
-  const int64_t rows_at_once =
-      std::max<int64_t>(4, kRowBytesAtOnce / (x.cols * value_bytes) / 4 * 4);
+  Prefetch(task.matrix->panel(task.panel_begin), task.matrix->panel_bytes());
+  // A block of 32 is a line of 64 bytes or two, whatever its form.
+  const int64_t rows_at_once = std::max<int64_t>(4, kRowBytesAtOnce / (x.cols * 2) / 4 * 4);
   for (int64_t r = 0; r < rows; r += rows_at_once) {
     for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {
       const int64_t row = p * kernels_.panel_rows;

@@ -38,10 +38,8 @@ class CpuProducts final {
   const kernels::CpuKernels& kernels_;
   ThreadPool& pool_;
   std::vector<Task> tasks_;
-  AlignedMemory int8_values_;  // highs, then lows
-  AlignedMemory int8_wide_;
   AlignedMemory int8_blocks_;
-  AlignedMemory int16_values_;
+  AlignedMemory int8_lows_;
   AlignedMemory int16_blocks_;
 };
 

@@ -22,7 +22,7 @@ void Pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int32_t threads) {
+ThreadPool::ThreadPool(int32_t threads) : shares_(static_cast<size_t>(threads)) {
   for (int32_t rank = 1; rank < threads; ++rank) {
     workers_.emplace_back([this, rank] { Work(rank); });
     pthread_setname_np(workers_.back().native_handle(), fmt::format("compute-{}", rank).c_str());
@@ -39,8 +39,12 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::Fork(int64_t tasks, Call call, const void* body) {
   call_ = call;
   body_ = body;
-  tasks_ = tasks;
-  task_next_.store(0, std::memory_order_relaxed);
+  const int64_t threads = this->threads();
+  for (int64_t rank = 0; rank < threads; ++rank) {
+    Share& share = shares_[static_cast<size_t>(rank)];
+    share.next.store(tasks * rank / threads, std::memory_order_relaxed);
+    share.end = tasks * (rank + 1) / threads;
+  }
   open_ = true;
   epoch_ += 1;
   epoch_.notify_all();
@@ -62,10 +66,15 @@ void ThreadPool::Fork(int64_t tasks, Call call, const void* body) {
 }
 
 void ThreadPool::TakeTasks(int32_t rank) {
-  for (;;) {
-    const int64_t task = task_next_.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks_) return;
-    call_(body_, task, rank);
+  const size_t threads = shares_.size();
+  for (size_t i = 0; i < threads; ++i) {
+    Share& share = shares_[(static_cast<size_t>(rank) + i) % threads];
+    // A look first: most shares are empty by the time that others come, and a look is cheap.
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      const int64_t task = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (task >= share.end) break;
+      call_(body_, task, rank);
+    }
   }
 }
 

@@ -23,7 +23,8 @@ class ThreadPool final {
   int32_t threads() const { return static_cast<int32_t>(workers_.size()) + 1; }
 
   // Calls body(task, rank) once for every task in [0, tasks), spread over the threads, and returns
-  // when all are done. Tasks are taken in rising order, each by whichever thread is free.
+  // when all are done. Each thread begins with a share of its own, in rising order, so that it
+  // walks through memory; one that is done takes from the others' shares.
   template <typename Body>
   void Run(int64_t tasks, const Body& body) {
     if (tasks <= 1 || workers_.empty()) {
@@ -49,10 +50,13 @@ class ThreadPool final {
   // The job: written by Fork while no thread is inside, read by threads that found it open.
   Call call_ = nullptr;
   const void* body_ = nullptr;
-  int64_t tasks_ = 0;
 
   // Each on a cache line of its own: threads hammer on them from both sides.
-  alignas(64) std::atomic<int64_t> task_next_ = 0;
+  struct alignas(64) Share {
+    std::atomic<int64_t> next = 0;
+    int64_t end = 0;
+  };
+  std::vector<Share> shares_;                    // by rank
   alignas(64) std::atomic<uint32_t> epoch_ = 0;  // rises with every job, and to stop
   std::atomic<bool> open_ = false;               // a job may be joined
   std::atomic<bool> stopping_ = false;
