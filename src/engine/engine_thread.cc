@@ -139,7 +139,6 @@ class EngineThread::Runtime final {
 
   // Any thread.
   std::atomic<int32_t> places_taken_{0};  // sequences accepted, final output not delivered
-  std::atomic<bool> started_{false};
   std::atomic<bool> draining_{false};
   std::atomic<int32_t> step_failures_{0};
   std::atomic<uint64_t> requests_refused_{0};
@@ -240,7 +239,6 @@ EngineStats EngineThread::Runtime::Stats() const {
 }
 
 EngineReadiness EngineThread::Runtime::Readiness() const {
-  if (!started_) return {.reason = "the engine thread has not started"};
   if (draining_) return {.reason = "the engine is shutting down"};
   std::string stall = watch_.Stall(clock_.NowNs());
   if (!stall.empty()) return {.reason = std::move(stall)};
@@ -262,7 +260,6 @@ int32_t EngineThread::Runtime::RetryAfterSeconds() const {
 
 void EngineThread::Runtime::RunEngine() {
   SetThreadName("engine");
-  started_ = true;
   int64_t wake_ns = kNever;
   while (true) {
     Inbox inbox = WaitForInputs(wake_ns);
