@@ -1,5 +1,7 @@
 #include "server/generate_stream.h"
 
+#include <grpcpp/server_context.h>
+
 #include <utility>
 
 #include "base/log.h"
