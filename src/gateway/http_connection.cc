@@ -382,13 +382,11 @@ bool HttpConnection::ChargeBody() {
 }
 
 void HttpConnection::OnParseError(ErrorCode error) {
-  const auto input = parser_->input.data();
-  const std::string_view text(static_cast<const char*>(input.data()), input.size());
   if (error == http::error::body_limit) {
     Refuse(ProtocolErrorReply(
         413, fmt::format("the body is longer than {} bytes", shared_->limits.body_bytes_max)));
   } else if (error == http::error::header_limit) {
-    const bool in_target = text.find('\n') == std::string_view::npos;
+    const bool in_target = parser_->request->get().target().empty();
     Refuse(ProtocolErrorReply(
         in_target ? 414 : 431,
         fmt::format("the request head is longer than {} bytes", shared_->limits.header_bytes_max)));
@@ -481,7 +479,7 @@ void HttpConnection::FinishExchange() {
 // A method as it may stand in a log.
 std::string_view HttpConnection::LogMethod() const {
   const bool known = method_ == "GET" || method_ == "HEAD" || method_ == "POST";
-  return known ? method_ : "other";
+  return known ? std::string_view(method_) : "other";
 }
 
 // --- writing ---
