@@ -70,7 +70,7 @@ EngineCore::~EngineCore() = default;
 EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   CHECK(now_ns >= now_ns_, "time went from {} back to {}", now_ns_, now_ns);
   now_ns_ = now_ns;
-  for (StepResult& result : inputs.results) ApplyResult(std::move(result));
+  for (StepResult& result : inputs.results) ApplyResult(result);
   for (const SubmittedRequest& submitted : inputs.submitted) Accept(submitted);
   for (const RequestId id : inputs.cancelled) {
     const auto found = requests_.find(id);
@@ -87,7 +87,7 @@ EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   return std::exchange(actions_, {});
 }
 
-void EngineCore::ApplyResult(StepResult result) {
+void EngineCore::ApplyResult(StepResult& result) {
   const std::span<const Scheduler::Row> rows = scheduler_.FinishOldestStep(result.step_id);
   ++stats_.steps;
   const Status status = CheckResult(result, rows);
@@ -102,7 +102,8 @@ void EngineCore::ApplyResult(StepResult result) {
   }
   step_failures_ = 0;
   stats_.step_duration_s.Observe(static_cast<double>(result.duration_ns) / kNsPerSecond);
-  for (size_t i = 0; i < rows.size(); ++i) ApplyRow(rows[i], std::move(result.sequences[i]));
+  actions_.outputs.reserve(actions_.outputs.size() + rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) ApplyRow(rows[i], result.sequences[i]);
 }
 
 Status EngineCore::CheckResult(const StepResult& result,
@@ -120,11 +121,11 @@ Status EngineCore::CheckResult(const StepResult& result,
   return OkStatus();
 }
 
-void EngineCore::ApplyRow(const Scheduler::Row& row, SequenceResult result) {
+void EngineCore::ApplyRow(const Scheduler::Row& row, SequenceResult& result) {
   // Ended meanwhile: by a cancel, a deadline, the token before this one, or a row beside it.
   if (row.sequence->state() == SequenceState::kFinished) return;
   LiveSequence& live = *sequences_.at(row.sequence->id());
-  Status status = result.status;
+  Status status = std::move(result.status);
   if (status.ok() && row.sample != result.token.has_value()) {
     status = Internal("a token was {}chosen for sequence {}", row.sample ? "not " : "",
                       row.sequence->id().value);
@@ -356,9 +357,12 @@ int64_t EngineCore::NextWake() const {
 
 EngineStats EngineCore::stats() const {
   EngineStats stats = stats_;
-  absl::flat_hash_set<const Request*> running;
-  for (const Sequence* sequence : scheduler_.running()) running.insert(sequence->request().get());
-  stats.requests_running = static_cast<int64_t>(running.size());
+  absl::flat_hash_set<const Request*> running_many;  // those that have several sequences
+  for (const Sequence* sequence : scheduler_.running()) {
+    const Request* request = sequence->request().get();
+    const bool counts = request->sequences == 1 || running_many.insert(request).second;
+    stats.requests_running += counts ? 1 : 0;
+  }
   stats.requests_waiting = requests_live_ - stats.requests_running;
   const KvStats kv = kv_.stats();
   stats.kv_blocks_total = kv.blocks_total;

@@ -90,9 +90,9 @@ class EngineCore final {
   struct LiveSequence;
   struct LiveRequest;
 
-  void ApplyResult(StepResult result);
+  void ApplyResult(StepResult& result);  // moves out of it
   Status CheckResult(const StepResult& result, std::span<const Scheduler::Row> rows) const;
-  void ApplyRow(const Scheduler::Row& row, SequenceResult result);
+  void ApplyRow(const Scheduler::Row& row, SequenceResult& result);
   void CountPromptTokens(LiveSequence& live);
   void KeepPromptLogprobs(LiveSequence& live, const Scheduler::Row& row, SequenceResult& result);
   void AppendToken(LiveSequence& live, TokenId token, std::optional<TokenLogprobs> logprobs);

@@ -10,7 +10,8 @@ struct EngineOptions {
   int32_t queue_max = 256;     // sequences that may wait besides those that run
   bool prefix_cache = true;
   // Without progress for so long (a step not back, an input not taken) the engine is not ready.
-  int64_t stall_ns = 10'000'000'000;
+  // Must exceed the longest honest step: 512 rows on a slow CPU take several seconds.
+  int64_t stall_ns = 30'000'000'000;
 };
 
 struct ModelLimits {

@@ -112,6 +112,50 @@ TEST(EngineCore, CountsFailedStepsUntilOneSucceeds) {
   EXPECT_EQ(core.step_failures(), 0);
 }
 
+std::vector<TokenId> RunAlone(CoreHarness& harness, const Request& request) {
+  const RequestId id = harness.Submit(request);
+  harness.Tick();
+  EXPECT_TRUE(harness.RunToEnd(1000));
+  EXPECT_EQ(harness.problem(), "");
+  return harness.streams().at(id)[0].tokens;
+}
+
+// PFX-04: whatever ran before, a prompt gets the tokens it gets without a cache. Tails part from a
+// shared start at every offset.
+TEST(EngineCore, PrefixHitsNeverChangeTokens) {
+  CoreHarness harness(Options(), {.blocks = 64, .tokens_per_block = 4});
+  std::vector<TokenId> shared(40);
+  std::iota(shared.begin(), shared.end(), 100);
+  for (int32_t round = 0; round < 4; ++round) {
+    for (size_t offset = 1; offset <= 33; ++offset) {
+      Request request{.prompt = {shared.begin(), shared.begin() + static_cast<ptrdiff_t>(offset)},
+                      .sampling = {.tokens_max = 6}};
+      for (size_t i = 0; i <= offset % 3; ++i) request.prompt.push_back(static_cast<TokenId>(i));
+      EXPECT_EQ(RunAlone(harness, request), SoloTokens(request, 0, 1000, 100));
+    }
+  }
+  EXPECT_GT(harness.core().stats().prefix_cache_hit_tokens, 1500U);
+}
+
+// PFX-08: the pool is always full of prompts seen once; one that comes again and again is answered
+// alike.
+TEST(EngineCore, AnEchoInAFullPoolNeverChanges) {
+  EngineCoreOptions options = Options();
+  options.kv.blocks = 12;
+  options.limits.kv_tokens_max = 48;
+  CoreHarness harness(options, {.blocks = 12, .tokens_per_block = 4});
+  const Request echo{.prompt = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, .sampling = {.tokens_max = 8}};
+  const std::vector<TokenId> expected = SoloTokens(echo, 0, 1000, 49);
+  for (int32_t round = 0; round < 500; ++round) {
+    for (int32_t i = 0; i < 2; ++i) {
+      std::vector<TokenId> prompt(static_cast<size_t>(10 + round % 17), round + i * 300);
+      harness.Submit({.prompt = prompt, .sampling = {.tokens_max = 5}});
+    }
+    EXPECT_EQ(RunAlone(harness, echo), expected) << "round " << round;
+  }
+  EXPECT_EQ(harness.core().stats().requests_length, 1500U);
+}
+
 TEST(EngineCore, SameInputsGiveSameActions) {
   const auto trace = [] {
     CoreHarness harness(Options(), {.blocks = 64, .tokens_per_block = 4});

@@ -239,6 +239,23 @@ TEST(EngineThread, TwoHundredDisconnectsLeaveNoBlockInUse) {
   EXPECT_EQ(canary->tokens(), SoloTokens(Prompt(10, 5, 3), 0, 1000, 200));
 }
 
+// CAN-06: what a client calls its request is not what the engine calls it.
+TEST(EngineThread, RequestsWithTheSameIdAreTwo) {
+  Parts parts;
+  Request quick = Prompt(4, 2, 1);
+  Request lengthy = Prompt(9, 40, 2);
+  quick.id = lengthy.id = RequestId{1};
+  const auto first = parts.Submit(quick);
+  const RequestId first_id = parts.last;
+  const auto second = parts.Submit(lengthy);
+  EXPECT_NE(first_id, parts.last);
+  first->WaitForEnd();
+  second->WaitForEnd();
+  EXPECT_EQ(first->tokens(), SoloTokens(quick, 0, 1000, 200));
+  EXPECT_EQ(second->tokens(), SoloTokens(lengthy, 0, 1000, 200));
+  parts.ExpectNothingLeft();
+}
+
 // SCH-01.
 TEST(EngineThread, RefusesAtTheDoorWhatIsTooMuch) {
   Parts parts({.sequences_max = 1, .queue_max = 2}, true);
@@ -391,7 +408,8 @@ TEST(EngineThread, IsNotReadyWhileAStepDoesNotComeBack) {
   sink->WaitForEnd();
   parts.ExpectNothingLeft();
   parts.clock.Advance(1000 * kSecond);
-  EXPECT_TRUE(parts.engine->Readiness().ready) << "idle is not stalled";
+  // Idle is not stalled, as soon as the thread is.
+  WaitUntil([&] { return parts.engine->Readiness().ready; });
 }
 
 // An executor whose Submit blocks, and with it the engine thread.

@@ -1,0 +1,177 @@
+// What the engine's bookkeeping costs: one step at a steady number of running sequences
+// (scheduling, KV, results, outputs), and a prefix lookup of a long prompt. Also counts the
+// allocations of a step.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "engine/engine_core.h"
+
+namespace {
+
+int64_t allocations = 0;
+
+}  // namespace
+
+// Kept out of line: the compiler would see free() behind delete and warn.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++allocations;
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace polysil {
+namespace {
+
+constexpr int32_t kTokensPerBlock = 16;
+constexpr int32_t kPromptTokens = 512;
+
+std::shared_ptr<const Request> MakeRequest(uint64_t id, int32_t prompt_tokens, int32_t tokens_max) {
+  Request request{.id = RequestId{id}, .sampling = {.tokens_max = tokens_max}};
+  request.prompt.resize(static_cast<size_t>(prompt_tokens));
+  std::iota(request.prompt.begin(), request.prompt.end(), static_cast<TokenId>(id % 1000));
+  return std::make_shared<const Request>(std::move(request));
+}
+
+EngineCoreOptions CoreOptions(int32_t sequences) {
+  const int32_t blocks = sequences * 300;
+  return {.sequences_max = sequences,
+          .queue_max = sequences,
+          .limits = {.vocab_size = 50'000,
+                     .context_tokens_max = 1'000'000,
+                     .kv_tokens_max = int64_t{blocks} * kTokensPerBlock,
+                     .sequences_max = sequences},
+          .step_limits = {.tokens_max = 8192, .sequences_max = sequences},
+          .kv = {.blocks = blocks, .tokens_per_block = kTokensPerBlock}};
+}
+
+StepResult ResultOf(const ScheduledStep& step) {
+  StepResult result{.step_id = step.step_id, .duration_ns = 1};
+  result.sequences.reserve(step.sequences.size());
+  for (const ScheduledSequence& row : step.sequences) {
+    result.sequences.push_back({.id = row.id});
+    if (row.sample) result.sequences.back().token = static_cast<TokenId>(row.id.value % 1000);
+  }
+  return result;
+}
+
+// Brings so many sequences to decoding.
+struct Steady {
+  explicit Steady(int32_t sequences) : core(CoreOptions(sequences)) {
+    EngineInputs inputs;
+    for (int32_t i = 0; i < sequences; ++i) {
+      inputs.submitted.push_back(
+          {MakeRequest(static_cast<uint64_t>(i + 1), kPromptTokens, 1 << 20), 0});
+    }
+    step = std::move(core.Tick(++now_ns, std::move(inputs)).steps.at(0));
+    while (step.tokens_total != sequences ||
+           static_cast<int32_t>(step.sequences.size()) != sequences) {
+      Advance();
+    }
+  }
+  void Advance() {
+    EngineInputs inputs;
+    inputs.results.push_back(ResultOf(step));
+    step = std::move(core.Tick(++now_ns, std::move(inputs)).steps.at(0));
+  }
+
+  EngineCore core;
+  ScheduledStep step;
+  int64_t now_ns = 0;
+};
+
+// A whole tick: apply 256 results, publish, 256 outputs, build the next step of 256 decodes.
+void BM_Tick(benchmark::State& state) {
+  Steady steady(static_cast<int32_t>(state.range(0)));
+  for (int i = 0; i < 64; ++i) steady.Advance();
+  int64_t counted = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    EngineInputs inputs;
+    inputs.results.push_back(ResultOf(steady.step));
+    const int64_t before = allocations;
+    state.ResumeTiming();
+    EngineActions actions = steady.core.Tick(++steady.now_ns, std::move(inputs));
+    state.PauseTiming();
+    counted += allocations - before;
+    steady.step = std::move(actions.steps.at(0));
+    actions = {};
+    state.ResumeTiming();
+  }
+  state.counters["allocations"] =
+      static_cast<double>(counted) / static_cast<double>(state.iterations());
+}
+BENCHMARK(BM_Tick)->Arg(64)->Arg(256)->Arg(1024)->Iterations(3000)->Unit(benchmark::kMicrosecond);
+
+// Scheduling and KV alone: finish a step, confirm and publish its rows, build the next one.
+void BM_ScheduleStep(benchmark::State& state) {
+  const int32_t sequences = static_cast<int32_t>(state.range(0));
+  const EngineCoreOptions options = CoreOptions(sequences);
+  KvManager kv(options.kv);
+  const FcfsPolicy policy;
+  Scheduler scheduler({.sequences_max = sequences, .queue_sequences_max = sequences},
+                      options.step_limits, policy, kv);
+  std::vector<std::unique_ptr<Sequence>> all;
+  for (int32_t i = 0; i < sequences; ++i) {
+    // Lengths apart, so that block boundaries are spread over the steps.
+    const uint64_t id = static_cast<uint64_t>(i + 1);
+    all.push_back(std::make_unique<Sequence>(SequenceId{id}, 0,
+                                             MakeRequest(id, kPromptTokens + i % 16, 1), 1 << 20));
+    scheduler.TryAdd(*all.back());
+  }
+  ScheduledStep step = *scheduler.BuildStep();
+  const auto advance = [&] {
+    for (const Scheduler::Row& row : scheduler.FinishOldestStep(step.step_id)) {
+      scheduler.Confirm(row);
+      if (row.sample) row.sequence->Append(7);
+    }
+    step = *scheduler.BuildStep();
+  };
+  for (int i = 0; i < 300; ++i) advance();
+  const int64_t before = allocations;
+  for (auto _ : state) advance();
+  state.counters["allocations"] =
+      static_cast<double>(allocations - before) / static_cast<double>(state.iterations());
+  state.counters["rows"] = static_cast<double>(step.sequences.size());
+}
+BENCHMARK(BM_ScheduleStep)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1024)
+    ->Iterations(2000)
+    ->Unit(benchmark::kMicrosecond);
+
+// A prompt of so many tokens, known as a whole: names computed and looked up, blocks taken and let
+// go.
+void BM_PrefixLookup(benchmark::State& state) {
+  const int32_t tokens = static_cast<int32_t>(state.range(0));
+  KvManager kv({.blocks = 8192, .tokens_per_block = kTokensPerBlock});
+  const auto request = MakeRequest(1, tokens, 1);
+  const BlockTableId first = kv.Open("", true);
+  kv.TryAdmit(first, request->prompt, 0);
+  kv.Publish(first, request->prompt, tokens);
+  kv.Close(first);
+  for (auto _ : state) {
+    const BlockTableId table = kv.Open("", true);
+    benchmark::DoNotOptimize(kv.TryAdmit(table, request->prompt, 0));
+    kv.Close(table);
+  }
+}
+BENCHMARK(BM_PrefixLookup)->Arg(1024)->Arg(32768)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace polysil
+
+BENCHMARK_MAIN();
