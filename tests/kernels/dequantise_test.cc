@@ -1,18 +1,27 @@
-#include "kernels/golden_quants.h"
-
+// Every weight type against tests/data/kernels/quants.jsonl: raw blocks with their exact values.
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/half.h"
 #include "kernels/kernels.h"
 
 namespace polysil::kernels {
 namespace {
+
+struct GoldenQuants {
+  std::string type;
+  int32_t values_per_block = 0;
+  int32_t bytes_per_block = 0;
+  std::vector<std::byte> blocks;
+  std::vector<float> values;
+};
 
 // The text after "name": up to the end of the value; the lines are flat and have no escapes.
 std::string Field(const std::string& line, std::string_view name) {
@@ -67,8 +76,7 @@ const std::map<std::string, WeightType>& TypesByName() {
   return types;
 }
 
-}  // namespace
-
+// Every line of the file; empty when it cannot be read.
 std::vector<GoldenQuants> ReadGoldenQuants(const std::string& path) {
   std::vector<GoldenQuants> all;
   std::ifstream file(path);
@@ -85,8 +93,6 @@ std::vector<GoldenQuants> ReadGoldenQuants(const std::string& path) {
   }
   return all;
 }
-
-namespace {
 
 void ExpectExact(const GoldenQuants& golden) {
   const WeightType type = TypesByName().at(golden.type);
