@@ -24,6 +24,10 @@ uint64_t HashPair(int32_t left, int32_t right) {
   return key ^ (key >> 29);
 }
 
+size_t Junction(char last, char first) {
+  return size_t{static_cast<uint8_t>(last)} * 256 + static_cast<uint8_t>(first);
+}
+
 // One symbol of a word in a doubly linked list.
 struct Node {
   int32_t symbol;
@@ -102,8 +106,8 @@ class BpeModel::LongWord {
     if (s_.bucket.size() < model_.rank_end_) s_.bucket.resize(model_.rank_end_, -1);
     for (int32_t i = 0; i < count; ++i) {
       At(i) = {s_.symbols[static_cast<size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1, kNoRank, -1};
+      if (i > 0) Enter(i - 1);
     }
-    for (int32_t i = 0; i < count; ++i) Enter(i);
   }
 
   // Looks the pair at `node` up and queues it.
@@ -189,6 +193,7 @@ std::unique_ptr<const BpeModel> BpeModel::Build(BpeVocabulary vocabulary, BpeOpt
   model->plain_bytes_ = model->options_.byte_level && !has_affix && !needs_unknown;
   model->BuildPairs();
   model->BuildCuts();
+  model->BuildJunctions();
   model->BuildReachable();
   return model;
 }
@@ -230,6 +235,22 @@ void BpeModel::BuildCuts() {
   std::sort(joined.begin(), joined.end());
   joined.erase(std::unique(joined.begin(), joined.end()), joined.end());
   joined_before_space_ = std::move(joined);
+}
+
+void BpeModel::BuildJunctions() {
+  std::vector<std::string_view> bytes(static_cast<size_t>(vocabulary_.symbols_begin));
+  for (size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
+    bytes[static_cast<size_t>(vocabulary_.tokens.id(i))] = vocabulary_.tokens.key(i);
+  }
+  bytes.insert(bytes.end(), vocabulary_.symbols.begin(), vocabulary_.symbols.end());
+  for (const BpeMerge& merge : vocabulary_.merges) {
+    const std::string_view left = bytes[static_cast<size_t>(merge.left)];
+    const std::string_view right = bytes[static_cast<size_t>(merge.right)];
+    // Without text: a token that is no symbol of a text, or one that stands for what has no symbol,
+    // around which EncodeCharacters does not cut.
+    if (left.empty() || right.empty()) continue;
+    junctions_.set(Junction(left.back(), right.front()));
+  }
 }
 
 void BpeModel::BuildReachable() {
@@ -286,13 +307,31 @@ void BpeModel::EncodeWord(std::string_view word, std::vector<TokenId>& ids) cons
 }
 
 void BpeModel::EncodeSymbols(std::string_view word, std::vector<TokenId>& ids) const {
-  Scratch& scratch = ThreadScratch();
-  scratch.symbols.clear();
-  if (plain_bytes_) {
-    AppendByteSymbols(word, scratch.symbols);
-  } else {
-    AppendCharacterSymbols(word, scratch.symbols);
+  if (plain_bytes_) return EncodeBytes(word, ids);
+  EncodeCharacters(word, ids);
+}
+
+// Cuts the word where nothing can be joined, and merges what lies between.
+void BpeModel::EncodeBytes(std::string_view word, std::vector<TokenId>& ids) const {
+  std::vector<int32_t>& symbols = ThreadScratch().symbols;
+  symbols.clear();
+  char last = 0;
+  for (const char c : word) {
+    const TokenId id = vocabulary_.byte_ids[static_cast<uint8_t>(c)];
+    if (id == TokenIndex::kNone) continue;
+    if (!symbols.empty() && !junctions_.test(Junction(last, c))) {
+      MergeAndEmit(ids);
+      symbols.clear();
+    }
+    symbols.push_back(id);
+    last = c;
   }
+  MergeAndEmit(ids);
+}
+
+// Of the thread's symbols.
+void BpeModel::MergeAndEmit(std::vector<TokenId>& ids) const {
+  Scratch& scratch = ThreadScratch();
   if (scratch.symbols.size() <= kShortSymbolsMax) {
     MergeShort(scratch.symbols);
   } else {
@@ -302,15 +341,11 @@ void BpeModel::EncodeSymbols(std::string_view word, std::vector<TokenId>& ids) c
   if (scratch.symbols.capacity() > kScratchNodesKept) scratch.symbols = {};
 }
 
-void BpeModel::AppendByteSymbols(std::string_view word, std::vector<int32_t>& symbols) const {
-  for (const char c : word) {
-    const TokenId id = vocabulary_.byte_ids[static_cast<uint8_t>(c)];
-    if (id != TokenIndex::kNone) symbols.push_back(id);
-  }
-}
-
-void BpeModel::AppendCharacterSymbols(std::string_view word, std::vector<int32_t>& symbols) const {
+void BpeModel::EncodeCharacters(std::string_view word, std::vector<TokenId>& ids) const {
+  std::vector<int32_t>& symbols = ThreadScratch().symbols;
+  symbols.clear();
   bool after_unknown = false;
+  std::optional<char> last;  // byte of the symbol before, where that is known
   std::string decorated;
   for (size_t at = 0; at < word.size();) {
     const uint32_t bytes = options_.byte_level ? 1 : DecodeUtf8(word.substr(at)).bytes;
@@ -324,24 +359,33 @@ void BpeModel::AppendCharacterSymbols(std::string_view word, std::vector<int32_t
       decorated = std::string(character) + options_.end_suffix;
       character = decorated;
     }
-    if (AppendCharacter(character, symbols)) {
+    TokenId id = vocabulary_.tokens.Find(character);
+    if (id == TokenIndex::kNone) id = extra_symbols_.Find(character);
+    if (id != TokenIndex::kNone) {
+      if (last && !junctions_.test(Junction(*last, character.front()))) {
+        MergeAndEmit(ids);
+        symbols.clear();
+      }
+      symbols.push_back(id);
+      last = character.back();
       after_unknown = false;
       continue;
     }
-    if (!options_.unknown_id || (after_unknown && options_.fuse_unknown)) continue;
-    symbols.push_back(*options_.unknown_id);
-    after_unknown = true;
+    if (AppendByteFallback(character, symbols)) {
+      after_unknown = false;
+    } else if (options_.unknown_id && !(after_unknown && options_.fuse_unknown)) {
+      symbols.push_back(*options_.unknown_id);
+      after_unknown = true;
+    } else {
+      continue;  // dropped
+    }
+    last.reset();
   }
+  MergeAndEmit(ids);
 }
 
-// False if there is neither a symbol nor byte fallback for it.
-bool BpeModel::AppendCharacter(std::string_view character, std::vector<int32_t>& symbols) const {
-  TokenId id = vocabulary_.tokens.Find(character);
-  if (id == TokenIndex::kNone) id = extra_symbols_.Find(character);
-  if (id != TokenIndex::kNone) {
-    symbols.push_back(id);
-    return true;
-  }
+// False if some byte of the character has no token.
+bool BpeModel::AppendByteFallback(std::string_view character, std::vector<int32_t>& symbols) const {
   if (options_.byte_level) return false;
   for (const char c : character) {
     if (vocabulary_.byte_ids[static_cast<uint8_t>(c)] == TokenIndex::kNone) return false;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -64,13 +65,15 @@ class BpeModel final : public SubwordModel {
   BpeModel(BpeVocabulary vocabulary, BpeOptions options);
   void BuildPairs();
   void BuildCuts();
+  void BuildJunctions();
   void BuildReachable();
   const Pair* FindPair(int32_t left, int32_t right) const;
   void EncodeWord(std::string_view word, std::vector<TokenId>& ids) const;
   void EncodeSymbols(std::string_view word, std::vector<TokenId>& ids) const;
-  void AppendByteSymbols(std::string_view word, std::vector<int32_t>& symbols) const;
-  void AppendCharacterSymbols(std::string_view word, std::vector<int32_t>& symbols) const;
-  bool AppendCharacter(std::string_view character, std::vector<int32_t>& symbols) const;
+  void EncodeBytes(std::string_view word, std::vector<TokenId>& ids) const;
+  void MergeAndEmit(std::vector<TokenId>& ids) const;
+  void EncodeCharacters(std::string_view word, std::vector<TokenId>& ids) const;
+  bool AppendByteFallback(std::string_view character, std::vector<int32_t>& symbols) const;
   void MergeShort(std::vector<int32_t>& symbols) const;
   void Emit(std::span<const int32_t> symbols, std::vector<TokenId>& ids) const;
 
@@ -81,6 +84,9 @@ class BpeModel final : public SubwordModel {
   std::vector<Pair> pairs_;   // open addressing, at most half used
   size_t pair_mask_ = 0;
   uint32_t rank_end_ = 0;
+  // Whether some merge joins a symbol that ends with the one byte to a symbol that begins with the
+  // other, [last * 256 + first]. No token that is merged ever lies across another pair of bytes.
+  std::bitset<65536> junctions_;
   std::vector<bool> reachable_;  // by token id: merging the token's bytes gives the token
   // No token has U+2581 behind another character, except behind these (sorted); a text can be cut
   // before every other U+2581 without changing the result. Empty optional: cut nowhere.

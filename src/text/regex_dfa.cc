@@ -175,23 +175,42 @@ class RegexDfaBuilder {
         dfa.transitions_.push_back(Step(state, c, c == class_count));
       }
     }
+    for (size_t c = 0; c < 128; ++c) {
+      const size_t at = RegexDfa::kStart * dfa.stride_ + dfa.ascii_class_[c];
+      dfa.ascii_starts_[c] = start_state != RegexDfa::kDead && dfa.transitions_[at] != 0;
+    }
     return dfa;
   }
 
  private:
+  // Most blocks lie within one run, so most are found without comparing them.
   void BuildClassTable(RegexDfa& dfa) const {
-    constexpr size_t kBlock = size_t{1} << RegexDfa::kBlockBits;
+    constexpr char32_t kBlock = char32_t{1} << RegexDfa::kBlockBits;
+    const auto& runs = classes_.runs;
     std::map<std::string, uint16_t> known;
-    std::string block(kBlock, 0);
-    size_t run = 0;
-    for (char32_t base = 0; base <= kCodepointMax; base += kBlock) {
-      for (size_t i = 0; i < kBlock; ++i) {
-        while (run + 1 < classes_.runs.size() && classes_.runs[run + 1].first <= base + i) ++run;
-        block[i] = static_cast<char>(classes_.runs[run].id);
-      }
+    std::array<int32_t, kClassesMax> uniform;  // the block that is all of one class, or -1
+    uniform.fill(-1);
+    const auto add_block = [&](const std::string& block) {
       const auto [entry, is_new] = known.try_emplace(block, static_cast<uint16_t>(known.size()));
       if (is_new) dfa.blocks_.insert(dfa.blocks_.end(), block.begin(), block.end());
-      dfa.block_of_.push_back(entry->second);
+      return entry->second;
+    };
+    size_t run = 0;  // the one that holds the code point in work
+    for (char32_t base = 0; base <= kCodepointMax; base += kBlock) {
+      while (run + 1 < runs.size() && runs[run + 1].first <= base) ++run;
+      const auto id = static_cast<char>(runs[run].id);
+      if (run + 1 == runs.size() || runs[run + 1].first >= base + kBlock) {
+        int32_t& block = uniform[runs[run].id];
+        if (block < 0) block = add_block(std::string(kBlock, id));
+        dfa.block_of_.push_back(static_cast<uint16_t>(block));
+        continue;
+      }
+      std::string block(kBlock, id);
+      for (char32_t i = 0; i < kBlock; ++i) {
+        while (run + 1 < runs.size() && runs[run + 1].first <= base + i) ++run;
+        block[i] = static_cast<char>(runs[run].id);
+      }
+      dfa.block_of_.push_back(add_block(block));
     }
     for (char32_t c = 0; c < 128; ++c) dfa.ascii_class_[c] = static_cast<uint8_t>(dfa.ClassOf(c));
   }
@@ -294,10 +313,23 @@ constexpr size_t kTrailMin = 4;
 
 // True if a scan in `state` at `at` is known to be in vain.
 bool RegexDfa::Search::Checkpoint(uint32_t state, size_t at, size_t last) {
-  if (!failed_.empty() && failed_.contains(at * kStatesMax + state)) return true;
-  if (!trail_.empty() && last != kNone && trail_.back().second <= last) trail_.clear();
-  trail_.emplace_back(state, at);
+  if (memory_ == nullptr) memory_ = std::make_unique<Memory>();
+  const auto& failed = memory_->failed;
+  auto& trail = memory_->trail;
+  if (!failed.empty() && failed.contains(at * kStatesMax + state)) return true;
+  if (!trail.empty() && last != kNone && trail.back().second <= last) trail.clear();
+  trail.emplace_back(state, at);
   return false;
+}
+
+// After a scan that found nothing in [in_vain_from, at).
+void RegexDfa::Search::RememberFailure(size_t in_vain_from, size_t at) {
+  if (at > in_vain_from + kTrailMin * kCheckpointBytes) {
+    for (const auto& [state, position] : memory_->trail) {
+      if (position >= in_vain_from) memory_->failed.insert(position * kStatesMax + state);
+    }
+  }
+  memory_->trail.clear();
 }
 
 // The end of the preferred match that begins at `begin`, or kNone.
@@ -333,20 +365,17 @@ size_t RegexDfa::Search::MatchAt(size_t begin) {
       if (Checkpoint(state, at, last)) break;
     }
   }
-  if (!trail_.empty()) {
-    const size_t in_vain_from = last == kNone ? begin : last + 1;
-    if (at > in_vain_from + kTrailMin * kCheckpointBytes) {
-      for (const auto& [failed_state, position] : trail_) {
-        if (position >= in_vain_from) failed_.insert(position * kStatesMax + failed_state);
-      }
-    }
-    trail_.clear();
-  }
+  if (memory_ != nullptr) RememberFailure(last == kNone ? begin : last + 1, at);
   return last;
 }
 
 std::optional<std::pair<size_t, size_t>> RegexDfa::Search::Next() {
   while (at_ <= text_.size()) {
+    while (at_ < text_.size()) {
+      const auto byte = static_cast<uint8_t>(text_[at_]);
+      if (byte >= 0x80 || dfa_.ascii_starts_[byte]) break;
+      ++at_;
+    }
     const size_t begin = at_;
     const size_t end = MatchAt(begin);
     if (end != kNone && end > begin) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -34,15 +35,20 @@ class RegexDfa final {
     static constexpr size_t kNone = static_cast<size_t>(-1);
     size_t MatchAt(size_t begin);
     bool Checkpoint(uint32_t state, size_t at, size_t last);
+    void RememberFailure(size_t in_vain_from, size_t at);
 
     const RegexDfa& dfa_;
     std::string_view text_;
     size_t at_ = 0;
     size_t last_end_ = kNone;
-    // Where a long scan in vain came through, (state, position), so that the next one stops there.
-    // Without it "\s+$" would scan a run of spaces once from each of them.
-    std::unordered_set<uint64_t> failed_;
-    std::vector<std::pair<uint32_t, size_t>> trail_;
+    // Made by the first scan that is long enough for a checkpoint.
+    struct Memory {
+      // Where a long scan in vain came through, so that the next one stops there. Without it "\s+$"
+      // would scan a run of spaces once from each of them.
+      std::unordered_set<uint64_t> failed;
+      std::vector<std::pair<uint32_t, size_t>> trail;  // (state, position) of the scan in work
+    };
+    std::unique_ptr<Memory> memory_;
   };
 
  private:
@@ -60,8 +66,9 @@ class RegexDfa final {
   std::vector<uint16_t> block_of_;
   std::vector<uint8_t> blocks_;
   std::array<uint8_t, 128> ascii_class_{};
-  uint32_t stride_ = 0;                // classes, and one for the end of the text
-  std::vector<uint32_t> transitions_;  // [state, class]: next state * 2 + kAccept
+  std::array<bool, 128> ascii_starts_{};  // whether a match can begin with it, or before it
+  uint32_t stride_ = 0;                   // classes, and one for the end of the text
+  std::vector<uint32_t> transitions_;     // [state, class]: next state * 2 + kAccept
 };
 
 }  // namespace polysil

@@ -27,7 +27,7 @@ inline uint64_t HashBytes(std::string_view bytes) {
     mix(word);
   }
   uint64_t tail = 0;
-  for (size_t i = 0; i < left; ++i) tail |= uint64_t{static_cast<uint8_t>(at[i])} << (8 * i);
+  std::memcpy(&tail, at, left);
   mix(tail);
   return hash;
 }
@@ -45,22 +45,20 @@ class TokenIndex final {
     entries_.push_back({pool_.size(), static_cast<uint32_t>(key.size()), id});
     pool_.append(key);
     if (key.size() > bytes_max_) bytes_max_ = key.size();
-    Place(HashBytes(key), static_cast<int32_t>(entries_.size()) - 1);
+    Place(key, static_cast<int32_t>(entries_.size()) - 1);
     return true;
   }
 
   TokenId Find(std::string_view key) const {
     if (key.size() > bytes_max_) return kNone;
     const uint64_t hash = HashBytes(key);
-    const auto tag = static_cast<uint32_t>(hash >> 32);
+    const uint64_t word = key.size() <= kInlineBytes ? Load(key) : hash;
     for (size_t at = hash & mask_;; at = (at + 1) & mask_) {
       const Slot& slot = slots_[at];
       if (slot.entry < 0) return kNone;
-      if (slot.tag != tag) continue;
-      const Entry& entry = entries_[static_cast<size_t>(slot.entry)];
-      if (entry.bytes == key.size() &&
-          std::memcmp(pool_.data() + entry.begin, key.data(), key.size()) == 0) {
-        return entry.id;
+      if (slot.word != word || slot.bytes != key.size()) continue;
+      if (key.size() <= kInlineBytes || this->key(static_cast<size_t>(slot.entry)) == key) {
+        return slot.id;
       }
     }
   }
@@ -73,25 +71,39 @@ class TokenIndex final {
   TokenId id(size_t i) const { return entries_[i].id; }
 
  private:
+  static constexpr size_t kInlineBytes = sizeof(uint64_t);
+
   struct Entry {
     size_t begin;  // in pool_
     uint32_t bytes;
     TokenId id;
   };
+  // A short key lies in its slot, so that finding it touches one cache line.
   struct Slot {
-    uint32_t tag = 0;
-    int32_t entry = -1;
+    uint64_t word = 0;  // the key, or the hash of a long one
+    uint32_t bytes = 0;
+    TokenId id = kNone;
+    int32_t entry = -1;  // -1: this slot is free
   };
 
-  void Place(uint64_t hash, int32_t entry) {
+  static uint64_t Load(std::string_view key) {
+    uint64_t word = 0;
+    std::memcpy(&word, key.data(), key.size());
+    return word;
+  }
+  void Place(std::string_view key, int32_t entry) {
+    const uint64_t hash = HashBytes(key);
     size_t at = hash & mask_;
     while (slots_[at].entry >= 0) at = (at + 1) & mask_;
-    slots_[at] = {static_cast<uint32_t>(hash >> 32), entry};
+    slots_[at] = {.word = key.size() <= kInlineBytes ? Load(key) : hash,
+                  .bytes = static_cast<uint32_t>(key.size()),
+                  .id = entries_[static_cast<size_t>(entry)].id,
+                  .entry = entry};
   }
   void Rehash(size_t size) {
     slots_.assign(size, Slot());
     mask_ = size - 1;
-    for (size_t i = 0; i < entries_.size(); ++i) Place(HashBytes(key(i)), static_cast<int32_t>(i));
+    for (size_t i = 0; i < entries_.size(); ++i) Place(key(i), static_cast<int32_t>(i));
   }
 
   std::string pool_;

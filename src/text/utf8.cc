@@ -30,6 +30,14 @@ Lead LeadOf(uint8_t byte) {
 
 Utf8Char DecodeUtf8Slow(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
+  if (first >= 0xE1 && first <= 0xEC && text.size() >= 3) {  // most of the three-byte characters
+    const auto second = static_cast<uint8_t>(text[1]);
+    const auto third = static_cast<uint8_t>(text[2]);
+    if ((second & 0xC0) == 0x80 && (third & 0xC0) == 0x80) {
+      const char32_t code = (first & 0x0Fu) << 12 | (second & 0x3Fu) << 6 | (third & 0x3Fu);
+      return {.code = code, .bytes = 3, .well_formed = true};
+    }
+  }
   const Lead lead = LeadOf(first);
   if (lead.bytes == 0) return {};
   char32_t code = first & (0x7Fu >> lead.bytes);
