@@ -1,8 +1,6 @@
 #include "session/call_check.h"
 
 #include <algorithm>
-#include <array>
-#include <boost/json/string.hpp>
 #include <cmath>
 #include <string_view>
 
@@ -110,118 +108,6 @@ Status CheckStop(const StopRules& stop, const TextLimits& limits, int32_t vocab_
   return OkStatus();
 }
 
-std::string_view View(const boost::json::string& string) {
-  return {string.data(), string.size()};
-}
-
-Status CheckText(const boost::json::value& value, const std::string& field) {
-  if (value.is_string()) return OkStatus();
-  return FieldError(field, "{} must be a string", field);
-}
-
-Status CheckParts(const boost::json::array& parts, const std::string& field) {
-  if (parts.empty()) return FieldError(field, "{} has no parts", field);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string part_field = fmt::format("{}[{}]", field, i);
-    const boost::json::object* part = parts[i].if_object();
-    if (part == nullptr) return FieldError(part_field, "{} must be an object", part_field);
-    const boost::json::value* type = part->if_contains("type");
-    if (type == nullptr || !type->is_string()) {
-      return FieldError(part_field + ".type", "{}.type must be a string", part_field);
-    }
-    if (View(type->get_string()) != "text") {
-      return FieldError(part_field + ".type",
-                        "{}.type is not supported; this model takes parts of type \"text\" only",
-                        part_field);
-    }
-    const boost::json::value* text = part->if_contains("text");
-    if (text == nullptr || !text->is_string()) {
-      return FieldError(part_field + ".text", "{}.text must be a string", part_field);
-    }
-  }
-  return OkStatus();
-}
-
-Status CheckToolCalls(const boost::json::value& calls, const std::string& field) {
-  const boost::json::array* list = calls.if_array();
-  if (list == nullptr) return FieldError(field, "{} must be a list", field);
-  for (size_t i = 0; i < list->size(); ++i) {
-    const std::string call_field = fmt::format("{}[{}].function", field, i);
-    const boost::json::object* call = (*list)[i].if_object();
-    const boost::json::value* function = call ? call->if_contains("function") : nullptr;
-    if (function == nullptr || !function->is_object()) {
-      return FieldError(call_field, "{} must be an object", call_field);
-    }
-    const boost::json::value* name = function->get_object().if_contains("name");
-    if (name == nullptr || !name->is_string()) {
-      return FieldError(call_field + ".name", "{}.name must be a string", call_field);
-    }
-    const boost::json::value* arguments = function->get_object().if_contains("arguments");
-    if (arguments != nullptr && !arguments->is_string() && !arguments->is_object()) {
-      return FieldError(call_field + ".arguments", "{}.arguments must be a string", call_field);
-    }
-  }
-  return OkStatus();
-}
-
-Status CheckMessage(const boost::json::value& value, const std::string& field) {
-  constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
-                                                      "assistant", "tool",      "function"};
-  const boost::json::object* message = value.if_object();
-  if (message == nullptr) return FieldError(field, "{} must be an object", field);
-  const boost::json::value* role = message->if_contains("role");
-  if (role == nullptr || !role->is_string() ||
-      std::find(kRoles.begin(), kRoles.end(), View(role->get_string())) == kRoles.end()) {
-    return FieldError(field + ".role", "{}.role must be one of {}", field, fmt::join(kRoles, ", "));
-  }
-  const bool from_assistant = View(role->get_string()) == "assistant";
-  const boost::json::value* content = message->if_contains("content");
-  if (content == nullptr || content->is_null()) {
-    if (!from_assistant) {
-      return FieldError(field + ".content", "{}.content must be a string or a list of parts",
-                        field);
-    }
-  } else if (const boost::json::array* parts = content->if_array()) {
-    RETURN_IF_ERROR(CheckParts(*parts, field + ".content"));
-  } else if (!content->is_string()) {
-    return FieldError(field + ".content", "{}.content must be a string or a list of parts", field);
-  }
-  for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
-    const boost::json::value* text = message->if_contains(key);
-    if (text != nullptr && !text->is_null()) {
-      RETURN_IF_ERROR(CheckText(*text, fmt::format("{}.{}", field, key)));
-    }
-  }
-  const boost::json::value* calls = message->if_contains("tool_calls");
-  if (calls == nullptr || calls->is_null()) return OkStatus();
-  if (!from_assistant) {
-    return FieldError(field + ".tool_calls", "{}.tool_calls is for the role assistant only", field);
-  }
-  return CheckToolCalls(*calls, field + ".tool_calls");
-}
-
-Status CheckTools(const boost::json::value& tools) {
-  if (tools.is_null()) return OkStatus();
-  const boost::json::array* list = tools.if_array();
-  if (list == nullptr) return FieldError("tools", "tools must be a list");
-  for (size_t i = 0; i < list->size(); ++i) {
-    const std::string field = fmt::format("tools[{}]", i);
-    const boost::json::object* tool = (*list)[i].if_object();
-    if (tool == nullptr) return FieldError(field, "{} must be an object", field);
-    const boost::json::value* type = tool->if_contains("type");
-    if (type == nullptr || !type->is_string() || View(type->get_string()) != "function") {
-      return FieldError(field + ".type", "{}.type must be \"function\"", field);
-    }
-    const boost::json::value* function = tool->if_contains("function");
-    const boost::json::object* object = function ? function->if_object() : nullptr;
-    const boost::json::value* name = object ? object->if_contains("name") : nullptr;
-    if (name == nullptr || !name->is_string()) {
-      return FieldError(field + ".function.name", "{}.function.name must be a string", field);
-    }
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 Status CheckCall(const TextCall& call, const TextLimits& limits, const RequestLimits& engine) {
@@ -239,27 +125,6 @@ Status CheckCall(const TextCall& call, const TextLimits& limits, const RequestLi
   RETURN_IF_ERROR(CheckSampling(call.sampling, limits, engine.vocab_size));
   RETURN_IF_ERROR(CheckLengths(call));
   return CheckStop(call.stop, limits, engine.vocab_size);
-}
-
-Status CheckChat(const ChatInput& chat) {
-  if (chat.messages.empty()) return FieldError("messages", "messages is an empty list");
-  for (size_t i = 0; i < chat.messages.size(); ++i) {
-    RETURN_IF_ERROR(CheckMessage(chat.messages[i], fmt::format("messages[{}]", i)));
-  }
-  RETURN_IF_ERROR(CheckTools(chat.tools));
-  // Those that the service itself sets, or that would replace the served model's template.
-  for (const char* key : {"messages", "tools", "chat_template", "tokenize", "add_generation_prompt",
-                          "continue_final_message", "bos_token", "eos_token"}) {
-    if (chat.kwargs.contains(key)) {
-      const std::string field = fmt::format("chat_template_kwargs.{}", key);
-      return FieldError(field, "{} cannot be set by a request", field);
-    }
-  }
-  if (chat.continue_final_message && chat.add_generation_prompt) {
-    return FieldError("continue_final_message",
-                      "continue_final_message and add_generation_prompt exclude each other");
-  }
-  return OkStatus();
 }
 
 Status CheckPromptIds(std::span<const TokenId> ids, std::string_view field,

@@ -2,6 +2,9 @@
 // Every refusal is INVALID_ARGUMENT with FieldOf set and the value in the sentence.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "polysil/base/status.h"
 #include "polysil/core/request.h"
 #include "session/text_call.h"
@@ -11,10 +14,6 @@ namespace polysil {
 
 // All of a call but its prompts' contents.
 Status CheckCall(const TextCall& call, const TextLimits& limits, const RequestLimits& engine);
-
-// The shape of a conversation: a list of messages of known roles with text contents. What a
-// template makes of them is the template's to refuse.
-Status CheckChat(const ChatInput& chat);
 
 // Ids of a prompt, under the name of the field that they came from.
 Status CheckPromptIds(std::span<const TokenId> ids, std::string_view field,

@@ -39,7 +39,9 @@ std::optional<TextDelta> SequenceText::Push(SequenceOutput output) {
     }
     if (output.finish && !finished_) Finish(*output.finish, delta);
   }
-  if (!first && delta.text.empty() && delta.tokens.empty() && !delta.finish) return std::nullopt;
+  const bool says_nothing = delta.text.empty() && delta.tokens.empty() && !delta.finish;
+  // The first one tells that the sequence has begun, unless it has failed before it did.
+  if (says_nothing && (!first || finished_)) return std::nullopt;
   return delta;
 }
 

@@ -37,6 +37,17 @@ std::string_view PromptField(const TextPrompt& prompt) {
   return std::holds_alternative<ChatInput>(prompt) ? "messages" : "prompt";
 }
 
+// A template's refusal begins with the field it is about, "messages[2].role is ...", unless it
+// speaks in words of its own.
+std::string ChatFieldOf(const std::string& refusal) {
+  const std::string first = refusal.substr(0, refusal.find_first_of(" :,;"));
+  for (const char* field :
+       {"messages", "tools", "chat_template_kwargs", "continue_final_message"}) {
+    if (first.starts_with(field)) return first;
+  }
+  return "messages";
+}
+
 // Ids as text, for echo of a prompt that came as ids. Valid UTF-8.
 std::string DecodeAll(const std::shared_ptr<const Tokenizer>& tokenizer,
                       std::span<const TokenId> ids, bool skip_control) {
@@ -188,7 +199,11 @@ StatusOr<std::vector<TokenId>> TextService::Tokenize(const TextPrompt& prompt,
   }
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   const ChatInput& chat = std::get<ChatInput>(prompt);
-  RETURN_IF_ERROR(CheckChat(chat));
+  if (chat.continue_final_message && chat.add_generation_prompt) {
+    return WithField(
+        InvalidArgument("continue_final_message and add_generation_prompt exclude each other"),
+        "continue_final_message");
+  }
   const bool with_tools = !chat.tools.is_null() && model_.tool_template != nullptr;
   const ChatTemplate* chat_template =
       with_tools ? model_.tool_template.get() : model_.chat_template.get();
@@ -200,7 +215,9 @@ StatusOr<std::vector<TokenId>> TextService::Tokenize(const TextPrompt& prompt,
         "messages");
   }
   StatusOr<RenderedChat> rendered = chat_template->Render(chat);
-  if (!rendered.ok()) return WithField(std::move(rendered).status(), "messages");
+  if (!rendered.ok()) {
+    return WithField(rendered.status(), ChatFieldOf(Message(rendered.status())));
+  }
   // A template that wants BOS writes it.
   return model_.tokenizer->EncodeRendered(rendered->text, rendered->untrusted, /*add_bos=*/false);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -56,7 +57,7 @@ class FakeEngine final : public Engine {
   const EngineInfo& info() const override { return info_; }
 
   StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) override {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     if (draining_) {
       ++stats_.requests_refused;
       return Unavailable("the engine is draining");
@@ -80,14 +81,14 @@ class FakeEngine final : public Engine {
   }
 
   void Cancel(RequestId id) override {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     cancels_.push_back(id);
     if (const auto it = live_.find(id); it != live_.end()) it->second.cancelled = true;
     changed_.notify_all();
   }
 
   void Stop(RequestId id, int32_t sequence_index) override {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     stops_.emplace_back(id, sequence_index);
     if (const auto it = live_.find(id); it != live_.end()) {
       it->second.sequences[static_cast<size_t>(sequence_index)].stopped = true;
@@ -96,7 +97,7 @@ class FakeEngine final : public Engine {
   }
 
   EngineStats Stats() const override {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     EngineStats stats = stats_;
     stats.requests_running = static_cast<int64_t>(std::min(live_.size(), options_.running_max));
     stats.requests_waiting = static_cast<int64_t>(live_.size()) - stats.requests_running;
@@ -112,7 +113,7 @@ class FakeEngine final : public Engine {
   }
 
   EngineReadiness Readiness() const override {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     return readiness_;
   }
 
@@ -121,45 +122,45 @@ class FakeEngine final : public Engine {
   // --- for the test ---
 
   void SetReadiness(EngineReadiness readiness) {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     readiness_ = std::move(readiness);
   }
   // Refuses what comes, as a draining engine; what runs goes on.
   void Drain() {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     draining_ = true;
     readiness_ = {.ready = false, .reason = "draining"};
   }
   // Ends everything that runs with kCancelled, as at the end of a drain.
   void EndAll() {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     for (auto& [id, live] : live_) live.cancelled = true;
     changed_.notify_all();
   }
   // Sequences stand still once they have so many tokens.
   void AllowTokens(int64_t tokens) {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     tokens_allowed_ = tokens;
     changed_.notify_all();
   }
 
   std::vector<Request> submitted() const {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     return submitted_;
   }
   std::vector<RequestId> cancels() const {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     return cancels_;
   }
   std::vector<std::pair<RequestId, int32_t>> stops() const {
-    std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     return stops_;
   }
   // Manual mode: an output as the engine's output thread would give it, from the calling thread.
   void Deliver(RequestId id, SequenceOutput output) {
     std::shared_ptr<OutputSink> sink;
     {
-      std::lock_guard lock(mutex_);
+      const Turn turn(*this);
       sink = live_.at(id).sink;
     }
     output.request = id;
@@ -177,6 +178,18 @@ class FakeEngine final : public Engine {
   }
 
  private:
+  // The lock, for callers.
+  class Turn final {
+   public:
+    explicit Turn(const FakeEngine& engine) : lock_(engine.mutex_, std::defer_lock) {
+      ++engine.callers_;
+      lock_.lock();
+      --engine.callers_;
+    }
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+  };
   struct LiveSequence {
     std::vector<TokenId> script;
     int64_t tokens = 0;
@@ -206,6 +219,8 @@ class FakeEngine final : public Engine {
       }
       lock.unlock();
       for (const auto& [sink, output] : outputs) sink->OnOutput(output);
+      // A mutex is not fair: without this, callers could wait for ever beside a busy thread.
+      while (callers_ > 0) std::this_thread::yield();
       lock.lock();
     }
   }
@@ -327,6 +342,7 @@ class FakeEngine final : public Engine {
   EngineInfo info_;
   const SteadyClock clock_;
   mutable std::mutex mutex_;
+  mutable std::atomic<int> callers_ = 0;
   std::condition_variable changed_;
   EngineStats stats_;
   EngineReadiness readiness_{.ready = true, .reason = {}};

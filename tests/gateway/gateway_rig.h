@@ -29,7 +29,7 @@ struct GatewayRig {
     SetLogLevel(LogLevel::kOff);
     TextModel model{.names = {"test-model", "org/alias"},
                     .tokenizer = std::make_shared<ByteTokenizer>()};
-    model.chat_template = std::make_shared<ChatmlTemplate>();
+    model.chat_template = ChatmlTemplate();
     service = TextService::Create(std::move(text_options), std::move(model), engine, clock).value();
     options.address = "127.0.0.1:0";
     options.version = "1.2.3";

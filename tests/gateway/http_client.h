@@ -138,6 +138,17 @@ class HttpClient final {
     return chunk;
   }
 
+  // Reads chunks until so many events of a stream have begun; false when the stream ends before.
+  // How many events share a chunk is the server's to choose.
+  bool ReceiveEvents(int64_t events) {
+    while (events_ < events) {
+      const std::optional<std::string> chunk = ReceiveChunk();
+      if (!chunk || chunk->empty()) return false;
+      for (size_t at = 0; (at = chunk->find("data: ", at)) != std::string::npos; ++at) ++events_;
+    }
+    return true;
+  }
+
   // True when the server has closed and nothing is left to read.
   bool AtEnd() { return input_.empty() && !Fill(); }
 
@@ -171,6 +182,7 @@ class HttpClient final {
   int socket_ = -1;
   bool connected_ = false;
   std::string input_;
+  int64_t events_ = 0;
 };
 
 // The events of a stream, each one "data: " line and an empty line, nothing else. `well_formed`

@@ -180,6 +180,7 @@ TEST(OpenAiApi, FieldsThatAreRefused) {
       {R"("temperature":2.1)", "temperature"},
       {R"("temperature":"NaN")", "temperature"},
       {R"("temperature":1e300)", "temperature"},
+      {R"("temperature":1e999)", "temperature"},
       {R"("temperature":[1])", "temperature"},
       {R"("top_p":0)", "top_p"},
       {R"("top_p":1.0001)", "top_p"},
@@ -484,6 +485,61 @@ TEST(OpenAiApi, PromptsThatAreRefused) {
   EXPECT_TRUE(rig.engine.submitted().empty());
 }
 
+// JSN-04, CHT-02, CHT-05, CHT-09, LEN-07: what of a conversation is refused, and what is not.
+TEST(OpenAiApi, Conversations) {
+  struct Case {
+    std::string body;
+    std::string param;  // empty: accepted
+  };
+  const auto user = [](const std::string& fields) {
+    return R"({"messages":[{"role":"user",)" + fields + "}]}";
+  };
+  const std::string hi = R"("messages":[{"role":"user","content":"hi"}])";
+  const std::vector<Case> cases = {
+      {user(R"("content":"")"), ""},
+      {R"({"messages":[{"role":"developer","content":"hi"}]})", ""},
+      {user(R"("content":[{"type":"text","text":"a"},{"type":"text","text":"b"}])"), ""},
+      {R"({"messages":[{"role":"assistant"}]})", ""},
+      {R"({"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,
+          "tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},
+          {"role":"tool","content":"4","tool_call_id":"1"}]})",
+       ""},
+      {"{" + hi + R"(,"chat_template_kwargs":{"enable_thinking":false}})", ""},
+      {R"({"messages":["hi"]})", "messages[0]"},
+      {R"({"messages":[null]})", "messages[0]"},
+      {R"({"messages":[{"role":"user","content":"hi"},{"content":"x"}]})", "messages[1].role"},
+      {R"({"messages":[{"role":"assistent","content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"User","content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"","content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":5,"content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"user"}]})", "messages[0].content"},
+      {user(R"("content":null)"), "messages[0].content"},
+      {user(R"("content":7)"), "messages[0].content"},
+      {user(R"("content":{"text":"x"})"), "messages[0].content"},
+      {user(R"("content":[null])"), "messages[0].content[0]"},
+      {user(R"("content":[{"text":"x"}])"), "messages[0].content[0].type"},
+      {user(R"("content":[{"type":"image_url"}])"), "messages[0].content[0].type"},
+      {user(R"("content":[{"type":"text","text":{"value":"x"}}])"), "messages[0].content[0].text"},
+      {user(R"("content":"x","tool_calls":[{}])"), "messages[0].tool_calls"},
+      {R"({"messages":[{"role":"assistant","tool_calls":{}}]})", "messages[0].tool_calls"},
+      {R"({"messages":[{"role":"assistant","tool_calls":[{}]}]})",
+       "messages[0].tool_calls[0].function"},
+      {"{" + hi + R"(,"tools":["f"]})", "tools[0]"},
+      {"{" + hi + R"(,"tools":[{"type":"code"}]})", "tools[0].type"},
+      {"{" + hi + R"(,"chat_template_kwargs":{"messages":[]}})", "chat_template_kwargs.messages"}};
+  GatewayRig rig;
+  for (const Case& test : cases) {
+    const HttpAnswer answer = rig.Post(kChat, test.body);
+    if (test.param.empty()) {
+      EXPECT_EQ(answer.status, 200) << test.body << answer.body;
+      continue;
+    }
+    const ErrorFacts error = ErrorOf(answer);
+    EXPECT_EQ(error.status, 400) << test.body;
+    EXPECT_EQ(error.param, test.param) << test.body << error.message;
+  }
+}
+
 TEST(OpenAiApi, ToolsGoIntoThePrompt) {
   GatewayRig rig;
   const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
@@ -557,8 +613,8 @@ TEST(OpenAiApi, CompletionLogprobs) {
   EXPECT_EQ(
       boost::json::serialize(choice.at("logprobs")),
       R"({"tokens":["h","bytes:\\xc3","bytes:\\xa9"],"token_logprobs":[null,-2.5E-1,-2.5E-1],)"
-      R"("top_logprobs":[null,{"bytes:\\xc3":-2.5E-1,"bytes:\\xc4":-3E0},)"
-      R"({"bytes:\\xa9":-2.5E-1,"bytes:\\xaa":-3E0}],"text_offset":[0,1,1]})");
+      R"("top_logprobs":[null,{"bytes:\\xc3":-2.5E-1,"bytes:\\xc4":-3},)"
+      R"({"bytes:\\xa9":-2.5E-1,"bytes:\\xaa":-3}],"text_offset":[0,1,1]})");
   // Without logprobs the echo has none.
   answer = rig.Post(kCompletions, R"({"prompt":[72,262],"echo":true})");
   EXPECT_EQ(Str(answer.Json().at("choices").at(0).at("text")), "HHellob");

@@ -1,5 +1,5 @@
 // ByteTokenizer: a small real Tokenizer for tests: one token for each byte, some control tokens and
-// some pieces that only a scripted engine chooses. ChatmlTemplate: a ChatTemplate beside it.
+// some pieces that only a scripted engine chooses. And a chat template to go with it.
 #pragma once
 
 #include <algorithm>
@@ -98,46 +98,18 @@ class ByteTokenizer final : public Tokenizer {
   const bool adds_bos_;
 };
 
-// <|im_start|>ROLE\nCONTENT<|im_end|>\n for each message; refuses a conversation that begins with a
-// tool's answer, as some real templates do.
-class ChatmlTemplate final : public ChatTemplate {
- public:
-  StatusOr<RenderedChat> Render(const ChatInput& input) const override {
-    RenderedChat chat;
-    for (size_t i = 0; i < input.messages.size(); ++i) {
-      const boost::json::object& message = input.messages[i].as_object();
-      const std::string role(message.at("role").as_string().c_str());
-      if (i == 0 && role == "tool")
-        return InvalidArgument("Conversation must not start with a tool");
-      chat.text += "<|im_start|>" + role + "\n";
-      const size_t begin = chat.text.size();
-      chat.text += Content(message);
-      chat.untrusted.push_back({begin, chat.text.size()});
-      const bool open = input.continue_final_message && i + 1 == input.messages.size();
-      if (!open) chat.text += "<|im_end|>\n";
-    }
-    if (!input.tools.is_null()) chat.text += "[tools]";
-    if (input.add_generation_prompt) chat.text += "<|im_start|>assistant\n";
-    return chat;
-  }
-  StatusOr<RenderedChat> RenderRaw(const boost::json::object&) const override {
-    return Unimplemented("no raw rendering here");
-  }
-  const ChatTemplateCaps& caps() const override { return caps_; }
-
- private:
-  static std::string Content(const boost::json::object& message) {
-    const boost::json::value* content = message.if_contains("content");
-    if (content == nullptr || content->is_null()) return {};
-    if (content->is_string()) return std::string(content->get_string());
-    std::string text;
-    for (const boost::json::value& part : content->as_array()) {
-      text += std::string(part.as_object().at("text").as_string());
-    }
-    return text;
-  }
-
-  ChatTemplateCaps caps_;
-};
+// A real template, in the manner of ChatML, that refuses a conversation which begins with a tool's
+// answer, as some do.
+inline std::shared_ptr<const ChatTemplate> ChatmlTemplate() {
+  return ChatTemplate::Create(
+             "{% if messages and messages[0].role == 'tool' %}"
+             "{{ raise_exception('Conversation must not start with a tool') }}{% endif %}"
+             "{% for message in messages %}"
+             "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+             "{% endfor %}{% if tools %}[tools]{% endif %}"
+             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+             {})
+      .value();
+}
 
 }  // namespace polysil

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/json/parse.hpp>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -122,77 +121,6 @@ TEST(CallCheck, PromptIds) {
   EXPECT_TRUE(CheckPromptIds(std::vector<TokenId>{0, 299}, "prompt", kEngine).ok());
   for (const std::vector<TokenId>& ids : {std::vector<TokenId>{}, {-1}, {300}, {1, 1 << 30}}) {
     EXPECT_EQ(FieldOf(CheckPromptIds(ids, "prompt", kEngine)), "prompt");
-  }
-}
-
-// JSN-04, CHT-02, CHT-05, CHT-09, LEN-07.
-TEST(CallCheck, Messages) {
-  struct Case {
-    std::string chat;   // an object with messages and perhaps tools, kwargs
-    std::string field;  // empty: accepted
-  };
-  const std::vector<Case> cases = {
-      {R"({"messages":[{"role":"user","content":"hi"}]})", ""},
-      {R"({"messages":[{"role":"user","content":""}]})", ""},
-      {R"({"messages":[{"role":"developer","content":"hi"}]})", ""},
-      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},
-                                                 {"type":"text","text":"b"}]}]})",
-       ""},
-      {R"({"messages":[{"role":"assistant"}]})", ""},
-      {R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"1",
-          "type":"function","function":{"name":"f","arguments":"{}"}}]}]})",
-       ""},
-      {R"({"messages":[{"role":"tool","content":"4","tool_call_id":"1"}]})", ""},
-      {R"({"messages":[]})", "messages"},
-      {R"({"messages":["hi"]})", "messages[0]"},
-      {R"({"messages":[null]})", "messages[0]"},
-      {R"({"messages":[{"role":"user","content":"hi"},{"content":"x"}]})", "messages[1].role"},
-      {R"({"messages":[{"role":"assistent","content":"x"}]})", "messages[0].role"},
-      {R"({"messages":[{"role":"User","content":"x"}]})", "messages[0].role"},
-      {R"({"messages":[{"role":"","content":"x"}]})", "messages[0].role"},
-      {R"({"messages":[{"role":5,"content":"x"}]})", "messages[0].role"},
-      {R"({"messages":[{"role":"user"}]})", "messages[0].content"},
-      {R"({"messages":[{"role":"user","content":null}]})", "messages[0].content"},
-      {R"({"messages":[{"role":"user","content":7}]})", "messages[0].content"},
-      {R"({"messages":[{"role":"user","content":{"text":"x"}}]})", "messages[0].content"},
-      {R"({"messages":[{"role":"user","content":[]}]})", "messages[0].content"},
-      {R"({"messages":[{"role":"user","content":[null]}]})", "messages[0].content[0]"},
-      {R"({"messages":[{"role":"user","content":[{"text":"x"}]}]})", "messages[0].content[0].type"},
-      {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
-       "messages[0].content[0].type"},
-      {R"({"messages":[{"role":"user","content":[{"type":"text","text":{"value":"x"}}]}]})",
-       "messages[0].content[0].text"},
-      {R"({"messages":[{"role":"user","content":"x","name":5}]})", "messages[0].name"},
-      {R"({"messages":[{"role":"user","content":"x","tool_calls":[]}]})", "messages[0].tool_calls"},
-      {R"({"messages":[{"role":"assistant","tool_calls":{}}]})", "messages[0].tool_calls"},
-      {R"({"messages":[{"role":"assistant","tool_calls":[{}]}]})",
-       "messages[0].tool_calls[0].function"},
-      {R"({"messages":[{"role":"assistant","tool_calls":[{"function":{"name":1}}]}]})",
-       "messages[0].tool_calls[0].function.name"},
-      {R"({"messages":[{"role":"user","content":"x"}],"tools":{}})", "tools"},
-      {R"({"messages":[{"role":"user","content":"x"}],"tools":["f"]})", "tools[0]"},
-      {R"({"messages":[{"role":"user","content":"x"}],"tools":[{"type":"code"}]})",
-       "tools[0].type"},
-      {R"({"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]})",
-       "tools[0].function.name"},
-      {R"({"messages":[{"role":"user","content":"x"}],"kwargs":{"chat_template":"x"}})",
-       "chat_template_kwargs.chat_template"},
-      {R"({"messages":[{"role":"user","content":"x"}],"kwargs":{"messages":[]}})",
-       "chat_template_kwargs.messages"},
-      {R"({"messages":[{"role":"user","content":"x"}],"kwargs":{"enable_thinking":false}})", ""},
-  };
-  for (const Case& test : cases) {
-    const boost::json::object object = boost::json::parse(test.chat).as_object();
-    ChatInput chat;
-    chat.messages = object.at("messages").as_array();
-    if (object.contains("tools")) chat.tools = object.at("tools");
-    if (object.contains("kwargs")) chat.kwargs = object.at("kwargs").as_object();
-    const Status status = CheckChat(chat);
-    EXPECT_EQ(FieldOf(status), test.field) << test.chat;
-    EXPECT_EQ(status.ok(), test.field.empty()) << test.chat;
-    if (!status.ok()) {
-      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    }
   }
 }
 

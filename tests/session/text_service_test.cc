@@ -38,7 +38,7 @@ struct Rig {
                std::shared_ptr<const Tokenizer> tokenizer = std::make_shared<ByteTokenizer>())
       : engine(std::move(options)) {
     TextModel model{.names = {"test-model", "alias"}, .tokenizer = std::move(tokenizer)};
-    model.chat_template = std::make_shared<ChatmlTemplate>();
+    model.chat_template = ChatmlTemplate();
     service = TextService::Create({.seed_source = [this] { return next_seed++; }}, std::move(model),
                                   engine, clock)
                   .value();
@@ -528,6 +528,15 @@ TEST(TextService, EngineEndsBecomeStatuses) {
     rig.Give({'b'}, FinishReason::kStop, 0);
     EXPECT_EQ(rig.sink->calls_after_end(), 0);
   }
+}
+
+// A failure before anything was said is no delta: a face may still choose how to say it.
+TEST(TextService, NothingIsSaidBeforeAnEarlyFailure) {
+  Rig rig;
+  ASSERT_TRUE(rig.Start(Ask("x")).ok());
+  rig.Give({}, FinishReason::kError);
+  EXPECT_THAT(rig.sink->deltas(), IsEmpty());
+  EXPECT_EQ(rig.sink->end()->status.code(), StatusCode::kInternal);
 }
 
 // A row that failed says why in the engine's words.
