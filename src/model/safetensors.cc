@@ -58,7 +58,7 @@ struct Entry {
 // Receives the header's JSON piece by piece. A tree would lose that a name is given twice. The only
 // shape allowed is {"name": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]}, ...} and
 // {"__metadata__": {"key": "text"}}.
-class HeaderHandler final {
+class HeaderEvents final {
  public:
   using Error = boost::json::error_code;
   using Text = boost::json::string_view;
@@ -196,7 +196,7 @@ StatusOr<std::vector<Entry>> ParseHeader(std::string_view header) {
     return InvalidArgument("the safetensors header does not begin with {{");
   }
   try {
-    boost::json::basic_parser<HeaderHandler> parser({});
+    boost::json::basic_parser<HeaderEvents> parser({});
     boost::json::error_code error;
     const size_t used = parser.write_some(false, header.data(), header.size(), error);
     if (!error && used < header.size()) error = boost::json::error::extra_data;

@@ -57,6 +57,7 @@ struct Differences {
 class Oracle : public ::testing::Test {
  protected:
   void SetUp() override {
+    if (golden::kSanitized) GTEST_SKIP() << "too slow under a sanitizer";
     const std::string model =
         std::string(POLYSIL_SOURCE_DIR) + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
     if (!golden::Exists(model)) GTEST_SKIP() << model << " is not there (make model)";
