@@ -91,13 +91,17 @@ TEST(EngineThread, TwoHundredDisconnectsLeaveNoBlockInUse) {
         parts.engine->Cancel(*id);
         parts.engine->Cancel(*id);
         sink->WaitForEnd();
-        EXPECT_EQ(sink->finish(), FinishReason::kCancelled);
+        // On a busy machine a short one may have come to its end before.
+        EXPECT_TRUE(sink->finish() == FinishReason::kCancelled ||
+                    sink->finish() == FinishReason::kLength);
       }
     });
   }
   for (std::thread& client : clients) client.join();
   parts.ExpectNothingLeft();
-  EXPECT_EQ(parts.engine->Stats().requests_cancelled, 200U);
+  const EngineStats stats = parts.engine->Stats();
+  EXPECT_EQ(stats.requests_cancelled + stats.requests_length, 200U);
+  EXPECT_GT(stats.requests_cancelled, 0U);
   const auto canary = parts.Submit(Prompt(10, 5, 3));
   canary->WaitForEnd();
   EXPECT_EQ(canary->tokens(), SoloTokens(Prompt(10, 5, 3), 0, 1000, 200));
