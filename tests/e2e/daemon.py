@@ -14,7 +14,7 @@ MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 POLYSIL = Path(os.environ.get("POLYSIL", ROOT / "build" / "release" / "bin" / "polysil")).resolve()
 SANITIZED = any(part in ("asan", "tsan") for part in POLYSIL.parts)
 # Waiting ends as soon as there is what is waited for; this is when it is given up.
-PATIENCE_S = 240 if SANITIZED else 60
+PATIENCE_S = 600 if SANITIZED else 180
 
 READY = re.compile(r"^polysil is ready: (\S+) at (http://(\S+):(\d+)|off) \(gRPC (\S+)\)", re.M)
 
@@ -49,11 +49,11 @@ class Answer:
 
 
 class Daemon:
-    def __init__(self, folder, *arguments, model=MODEL, ready=True):
+    def __init__(self, folder, *arguments, http="127.0.0.1:0", ready=True):
         folder.mkdir(parents=True, exist_ok=True)
         self._out = folder / "stdout"
         self._err = folder / "stderr"
-        command = [POLYSIL, "serve", model, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+        command = [POLYSIL, "serve", MODEL, "--http", http, "--grpc", "127.0.0.1:0"]
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self.process = subprocess.Popen(
                 [str(word) for word in [*command, *arguments]],

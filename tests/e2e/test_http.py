@@ -283,7 +283,7 @@ def test_methods_types_and_sizes(daemon):
     check_error(allowed, 405)
     assert "POST" in allowed.headers["Allow"]
     check_error(daemon.request("DELETE", "/v1/models"), 405)
-    check_error(daemon.post("/v1/completions", b"<a/>", {"Content-Type": "text/xml"}), 415)
+    check_error(daemon.post("/v1/completions", b"<a/>", {"Content-Type": "text/xml"}), 400)
     check_error(daemon.post("/v1/completions", b" " * (17 << 20)), 413)
     big = daemon.post("/v1/completions", {**COMPLETION, "prompt": "word " * 20000})
     check_error(big, 400, "prompt")

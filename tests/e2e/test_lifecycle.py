@@ -40,7 +40,9 @@ def leave(daemon, index):
 
 
 @pytest.mark.sanitized
-def test_clients_that_leave_leave_nothing(daemon):
+def test_clients_that_leave_leave_nothing(start):
+    # A small pool, all of whose pages are in use before memory is compared.
+    daemon = start("--set", "kv.blocks=256", "--set", "model.context_tokens=2048")
     before = daemon.metrics()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda index: leave(daemon, index), range(DISCONNECTS // 2)))
@@ -192,7 +194,7 @@ def test_the_log_tells_of_requests_on_one_line_each(daemon):
 
 def test_two_daemons_do_not_share_an_address(start):
     daemon = start()
-    second = start("--http", f"127.0.0.1:{daemon.port}", ready=False)
+    second = start(http=f"127.0.0.1:{daemon.port}", ready=False)
     assert second.wait_exit() == 1
     said = [line for line in second.log().splitlines() if line.startswith("polysil: ")]
     assert len(said) == 1 and str(daemon.port) in said[0]

@@ -48,15 +48,14 @@ def test_streamed_chat_is_the_same_text(client, daemon):
 
 def test_a_conversation_goes_on(client, daemon):
     messages = [
-        {"role": "system", "content": "You answer in one word."},
-        *QUESTION,
-        {"role": "assistant", "content": "Paris"},
-        {"role": "user", "content": "And of Italy?"},
+        {"role": "user", "content": "My favourite animal is the otter."},
+        {"role": "assistant", "content": "Otters are lovely."},
+        {"role": "user", "content": "Which animal is my favourite?"},
     ]
     answer = client.chat.completions.create(
         model=daemon.name, messages=messages, temperature=0, max_tokens=24
     )
-    assert "Rome" in answer.choices[0].message.content
+    assert "tter" in answer.choices[0].message.content
 
 
 def test_completions_whole_and_streamed(client, daemon):
