@@ -15,6 +15,10 @@ Generation::Generation(TextService& service, std::shared_ptr<Exchange> exchange,
       reply_(form_, std::move(identity), call_.sequences) {}
 
 void Generation::Start() {
+  {
+    std::lock_guard lock(mutex_);
+    if (gone_) return;  // while the text waited for its thread
+  }
   StatusOr<std::shared_ptr<TextCallHandle>> handle =
       service_.Start(std::move(call_), shared_from_this());
   if (!handle.ok()) {

@@ -25,6 +25,7 @@
 namespace polysil {
 
 class HttpConnection;
+struct HttpRequestParser;
 
 // What the connections of one gateway share. Lives until the last of them is gone.
 struct HttpShared {
@@ -58,7 +59,6 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
 
  private:
   class ConnectionExchange;
-  struct Parser;
   using Clock = std::chrono::steady_clock;
   using ErrorCode = boost::system::error_code;
 
@@ -101,7 +101,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
 
   std::array<char, 16 * 1024> read_block_;
   bool read_active_ = false;
-  std::unique_ptr<Parser> parser_;  // also holds what is read and not parsed
+  std::unique_ptr<HttpRequestParser> parser_;
 
   // The request that is being answered.
   std::shared_ptr<ConnectionExchange> exchange_;

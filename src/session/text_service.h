@@ -50,7 +50,7 @@ struct TextModel {
 
 struct TextServiceOptions {
   TextLimits limits;
-  int32_t threads = 1;                    // "text-0", ...: for texts too long for a face's thread
+  int32_t threads = 2;                    // "text-0", ...: for texts too long for a face's thread
   int32_t queue_max = 64;                 // long texts that may wait for them
   size_t inline_bytes_max = 32 * 1024;    // shorter ones are done on the caller's thread
   std::function<uint64_t()> seed_source;  // for calls without a seed; empty: from the system

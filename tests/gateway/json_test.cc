@@ -123,8 +123,8 @@ TEST(ParseBody, AcceptsPairsNulAndTheLastOfEqualKeys) {
 TEST(FieldReader, TypesAndNull) {
   boost::json::object object =
       boost::json::parse(
-          R"({"i":5,"f":5.0,"h":5.5,"big":1e300,"huge":18446744073709551615,"neg":-7,"n":null,"b":true,
-          "s":"x","l":["a","b"],"m":["a",1],"ids":[1,2.0]})")
+          R"({"i":5,"f":5.0,"h":5.5,"big":1e300,"huge":18446744073709551615,"neg":-7,
+          "n":null,"b":true,"s":"x","l":["a","b"],"m":["a",1],"ids":[1,2.0]})")
           .as_object();
   FieldReader fields(object);
   EXPECT_EQ(fields.Int("i", 0, 9), 5);

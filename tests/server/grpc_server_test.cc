@@ -2,20 +2,13 @@
 #include "server/grpc_server.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <future>
 #include <limits>
 
-#include "base/log.h"
-#include "fakes/fake_engine.h"
-#include "polysil/v1/admin.grpc.pb.h"
-#include "polysil/v1/inference.grpc.pb.h"
-#include "session/byte_tokenizer.h"
+#include "server/grpc_rig.h"
 
 namespace polysil {
 namespace {
@@ -23,99 +16,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr TokenId kEnd = ByteTokenizer::kTurnEnd;
-
-std::function<std::vector<TokenId>(const Request&, int32_t)> Say(std::string text) {
-  std::vector<TokenId> ids;
-  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
-  ids.push_back(kEnd);
-  return [ids](const Request&, int32_t) { return ids; };
-}
-
-FakeEngineOptions EndlessEngine() {
-  FakeEngineOptions options{
-      .script = [](const Request&, int32_t) { return std::vector<TokenId>{'a'}; }};
-  options.limits.context_tokens_max = 1'000'000'000;
-  options.limits.kv_tokens_max = 1'000'000'000;
-  return options;
-}
-
-struct Result {
-  grpc::Status status;
-  std::vector<v1::Delta> deltas;
-  std::optional<v1::Usage> usage;
-  int messages = 0;
-
-  std::string Text(int32_t index = 0) const {
-    std::string text;
-    for (const v1::Delta& delta : deltas) {
-      if (delta.index() == index) text += delta.prompt_text() + delta.text();
-    }
-    return text;
-  }
-};
-
-struct Rig {
-  explicit Rig(FakeEngineOptions engine_options = {.script = Say("Hello.")},
-               GrpcServerOptions options = {})
-      : engine(std::move(engine_options)) {
-    SetLogLevel(LogLevel::kOff);
-    TextModel model{.names = {"test-model", "alias"},
-                    .tokenizer = std::make_shared<ByteTokenizer>()};
-    model.chat_template = ChatmlTemplate();
-    service = TextService::Create({}, std::move(model), engine, clock).value();
-    options.address = "127.0.0.1:0";
-    options.version = "1.2.3";
-    options.health_interval = std::chrono::milliseconds(5);
-    server = GrpcServer::Create(std::move(options), *service).value();
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxSendMessageSize(-1);
-    channel =
-        grpc::CreateCustomChannel(server->address(), grpc::InsecureChannelCredentials(), arguments);
-    inference = v1::Inference::NewStub(channel);
-    admin = v1::Admin::NewStub(channel);
-  }
-
-  Result Generate(const v1::GenerateRequest& request) {
-    grpc::ClientContext context;
-    return Generate(request, context);
-  }
-  Result Generate(const v1::GenerateRequest& request, grpc::ClientContext& context) {
-    Result result;
-    const auto reader = inference->Generate(&context, request);
-    v1::GenerateResponse response;
-    while (reader->Read(&response)) {
-      ++result.messages;
-      EXPECT_FALSE(result.usage.has_value());  // it is the last
-      if (response.has_delta()) result.deltas.push_back(response.delta());
-      if (response.has_usage()) result.usage = response.usage();
-    }
-    result.status = reader->Finish();
-    return result;
-  }
-
-  SteadyClock clock;
-  FakeEngine engine;
-  std::unique_ptr<TextService> service;
-  std::unique_ptr<GrpcServer> server;
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<v1::Inference::Stub> inference;
-  std::unique_ptr<v1::Admin::Stub> admin;
-};
-
-v1::GenerateRequest Ask(const std::string& text) {
-  v1::GenerateRequest request;
-  request.mutable_prompt()->set_text(text);
-  return request;
-}
-
 TEST(GrpcServer, GenerateStreamsDeltasThenUsage) {
   FakeEngineOptions options{.script = Say("Hello."), .prompt_tokens_cached = 1};
-  Rig rig(options);
+  GrpcRig rig(options);
   v1::GenerateRequest request = Ask("hi");
   request.set_model("alias");
   request.set_return_prompt_token_ids(true);
-  const Result result = rig.Generate(request);
+  const GenerateResult result = rig.Generate(request);
   ASSERT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(result.Text(), "Hello.");
   ASSERT_TRUE(result.usage.has_value());
@@ -134,7 +41,7 @@ TEST(GrpcServer, GenerateStreamsDeltasThenUsage) {
 }
 
 TEST(GrpcServer, FieldsReachTheEngine) {
-  Rig rig;
+  GrpcRig rig;
   v1::GenerateRequest request;
   request.mutable_prompt()->mutable_token_ids()->add_ids(5);
   request.set_temperature(0);  // SMP-03: zero is a value
@@ -171,14 +78,14 @@ TEST(GrpcServer, FieldsReachTheEngine) {
 }
 
 TEST(GrpcServer, ChatEchoStopAndLogprobs) {
-  Rig rig({.script = Say("one two")});
+  GrpcRig rig({.script = Say("one two")});
   v1::GenerateRequest request;
   v1::Chat* chat = request.mutable_prompt()->mutable_chat();
   v1::ChatMessage* message = chat->add_messages();
   message->set_role("user");
   message->set_content("hi");
   request.add_stop(" two");
-  Result result = rig.Generate(request);
+  GenerateResult result = rig.Generate(request);
   ASSERT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(result.Text(), "one");
   EXPECT_EQ(result.deltas.back().stop_string(), " two");
@@ -207,7 +114,7 @@ TEST(GrpcServer, ChatEchoStopAndLogprobs) {
 
 // SMP-05, SMP-06, LEN-04, LEN-08: the same refusals as over HTTP, before the first message.
 TEST(GrpcServer, RefusalsNameTheField) {
-  Rig rig;
+  GrpcRig rig;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   using R = v1::GenerateRequest&;
   const std::vector<std::pair<std::string, std::function<void(R)>>> cases = {
@@ -241,7 +148,7 @@ TEST(GrpcServer, RefusalsNameTheField) {
   for (const auto& [field, change] : cases) {
     v1::GenerateRequest request = Ask("hi");
     change(request);
-    const Result result = rig.Generate(request);
+    const GenerateResult result = rig.Generate(request);
     EXPECT_EQ(result.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field;
     EXPECT_THAT(result.status.error_message(), HasSubstr(field));
     EXPECT_EQ(result.messages, 0);
@@ -255,31 +162,31 @@ TEST(GrpcServer, RefusalsNameTheField) {
 
 // SCH-01, OPS-03, SSE-06.
 TEST(GrpcServer, StatusCodesAreCanonical) {
-  Rig full({.running_max = 1, .queue_max = 0, .script = Say("x")});
+  GrpcRig full({.running_max = 1, .queue_max = 0, .script = Say("x")});
   full.engine.AllowTokens(0);
-  std::future<Result> first =
+  std::future<GenerateResult> first =
       std::async(std::launch::async, [&] { return full.Generate(Ask("hi")); });
   ASSERT_TRUE(full.engine.WaitUntilSubmitted(1));
   EXPECT_EQ(full.Generate(Ask("hi")).status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   full.engine.AllowTokens(10);
   EXPECT_TRUE(first.get().status.ok());
 
-  Rig broken;
+  GrpcRig broken;
   broken.engine.SetReadiness({.ready = false, .reason = "no step for 5 s"});
-  const Result refused = broken.Generate(Ask("hi"));
+  const GenerateResult refused = broken.Generate(Ask("hi"));
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(refused.status.error_message(), HasSubstr("no step for 5 s"));
 
   FakeEngineOptions options{.script = Say("Hello"), .fail_after_tokens = 2};
-  Rig failing(options);
-  const Result failed = failing.Generate(Ask("hi"));
+  GrpcRig failing(options);
+  const GenerateResult failed = failing.Generate(Ask("hi"));
   EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::INTERNAL);
   EXPECT_EQ(failed.Text(), "He");
   EXPECT_FALSE(failed.usage.has_value());
 
-  Rig ending({.script = Say("Hello")});
+  GrpcRig ending({.script = Say("Hello")});
   ending.engine.AllowTokens(2);
-  std::future<Result> cut =
+  std::future<GenerateResult> cut =
       std::async(std::launch::async, [&] { return ending.Generate(Ask("hi")); });
   ASSERT_TRUE(ending.engine.WaitUntilSubmitted(1));
   ending.engine.EndAll();
@@ -288,7 +195,7 @@ TEST(GrpcServer, StatusCodesAreCanonical) {
 
 // CAN-10.
 TEST(GrpcServer, ClientCancelAndDeadline) {
-  Rig rig(EndlessEngine());
+  GrpcRig rig(EndlessEngine());
   rig.engine.AllowTokens(3);
   {
     grpc::ClientContext context;
@@ -320,7 +227,7 @@ TEST(GrpcServer, ClientCancelAndDeadline) {
 
 // A reader that takes nothing is cut off at the bound, and its neighbours do not notice.
 TEST(GrpcServer, SlowReadersAreCutOff) {
-  Rig rig(EndlessEngine(), {.output_bytes_max = 10'000});
+  GrpcRig rig(EndlessEngine(), {.output_bytes_max = 10'000});
   grpc::ClientContext context;
   const auto slow = rig.inference->Generate(&context, Ask("hi"));
   v1::GenerateResponse response;
@@ -334,178 +241,20 @@ TEST(GrpcServer, SlowReadersAreCutOff) {
   EXPECT_FALSE(slow->Finish().ok());
 }
 
-// OPS-11.
-TEST(GrpcServer, Limits) {
-  Rig rig({.script = Say("x")}, {.message_bytes_max = 100'000});
-  EXPECT_EQ(rig.Generate(Ask(std::string(200'000, 'a'))).status.error_code(),
-            grpc::StatusCode::RESOURCE_EXHAUSTED);
-  grpc::ClientContext context;
-  context.AddMetadata("big", std::string(100'000, 'a'));
-  EXPECT_FALSE(rig.Generate(Ask("hi"), context).status.ok());
-  EXPECT_TRUE(rig.Generate(Ask("hi")).status.ok());  // the connection stays usable
-}
-
-// Bytes on a method by its name, for what has no stub here.
-std::pair<grpc::Status, std::string> Call(Rig& rig, const std::string& method,
-                                          const std::string& bytes) {
-  grpc::GenericStub stub(rig.channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-  grpc::CompletionQueue queue;
-  const grpc::Slice slice(bytes);
-  const grpc::ByteBuffer request(&slice, 1);
-  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
-  call->StartCall();
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  call->Finish(&response, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  grpc::Slice answer;
-  return {status, status.ok() && response.DumpToSingleSlice(&answer).ok()
-                      ? std::string(answer.begin(), answer.end())
-                      : std::string()};
-}
-
-TEST(GrpcServer, UnknownMethodsAndBadBytes) {
-  Rig rig;
-  EXPECT_EQ(Call(rig, "/polysil.v1.Inference/Nothing", "").first.error_code(),
-            grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_FALSE(Call(rig, "/polysil.v1.Inference/Tokenize", "\xFF\xFF\xFF").first.ok());
-  // A string field that is not UTF-8: model, one byte.
-  EXPECT_FALSE(Call(rig, "/polysil.v1.Inference/GetModel", std::string("\x0a\x01\xff")).first.ok());
-  EXPECT_TRUE(rig.Generate(Ask("hi")).status.ok());
-}
-
-TEST(GrpcServer, HealthFollowsReadiness) {
-  Rig rig;
-  const auto serving = [&](const std::string& service) {
-    // HealthCheckRequest{service = 1}; HealthCheckResponse{status = 1}, SERVING = 1.
-    const std::string request =
-        service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
-    const auto [status, bytes] = Call(rig, "/grpc.health.v1.Health/Check", request);
-    return status.ok() && bytes == std::string("\x08\x01");
-  };
-  const auto wait = [&](bool wanted) {
-    for (int i = 0; i < 100'000; ++i) {
-      if (serving("") == wanted && serving("polysil.v1.Inference") == wanted) return true;
-    }
-    return false;
-  };
-  EXPECT_TRUE(wait(true));
-  rig.engine.SetReadiness({.ready = false, .reason = "stalled"});
-  EXPECT_TRUE(wait(false));
-  rig.engine.SetReadiness({.ready = true, .reason = {}});
-  EXPECT_TRUE(wait(true));
-}
-
-TEST(GrpcServer, ReflectionListsTheServices) {
-  Rig rig;
-  // ServerReflectionRequest{list_services = 7: ""}; a stream of one request, read as a unary call.
-  grpc::GenericStub stub(rig.channel);
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  const auto call = stub.PrepareCall(
-      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
-  void* tag = nullptr;
-  bool ok = false;
-  call->StartCall(nullptr);
-  queue.Next(&tag, &ok);
-  const grpc::Slice slice(std::string("\x3a\x00", 2));
-  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-  queue.Next(&tag, &ok);
-  grpc::ByteBuffer response;
-  call->Read(&response, nullptr);
-  queue.Next(&tag, &ok);
-  ASSERT_TRUE(ok);
-  grpc::Slice answer;
-  ASSERT_TRUE(response.DumpToSingleSlice(&answer).ok());
-  const std::string bytes(answer.begin(), answer.end());
-  EXPECT_THAT(bytes, HasSubstr("polysil.v1.Inference"));
-  EXPECT_THAT(bytes, HasSubstr("polysil.v1.Admin"));
-  EXPECT_THAT(bytes, HasSubstr("grpc.health.v1.Health"));
-  context.TryCancel();
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  queue.Next(&tag, &ok);
-}
-
-TEST(GrpcServer, TokenizeDetokenizeGetModel) {
-  Rig rig;
-  v1::TokenizeRequest tokenize;
-  tokenize.mutable_prompt()->set_text("h\xC3\xA9<|im_end|>");
-  tokenize.mutable_prompt()->set_parse_special(true);
-  v1::TokenizeResponse tokenized;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(rig.inference->Tokenize(&context, tokenize, &tokenized).ok());
-  }
-  EXPECT_THAT(tokenized.ids(), ElementsAre('h', 0xC3, 0xA9, kEnd));
-  EXPECT_EQ(tokenized.tokens(1), "\xC3");
-  v1::DetokenizeRequest detokenize;
-  for (const int32_t id : {int{ByteTokenizer::kHello}, int{kEnd}}) detokenize.add_ids(id);
-  detokenize.set_skip_special_tokens(true);
-  v1::DetokenizeResponse text;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(rig.inference->Detokenize(&context, detokenize, &text).ok());
-  }
-  EXPECT_EQ(text.text(), "Hello");
-  detokenize.add_ids(-1);
-  {
-    grpc::ClientContext context;
-    EXPECT_EQ(rig.inference->Detokenize(&context, detokenize, &text).error_code(),
-              grpc::StatusCode::INVALID_ARGUMENT);
-  }
-  v1::Model model;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(rig.inference->GetModel(&context, {}, &model).ok());
-  }
-  EXPECT_EQ(model.name(), "test-model");
-  EXPECT_THAT(model.aliases(), ElementsAre("alias"));
-  EXPECT_EQ(model.context_tokens_max(), 256);
-  EXPECT_EQ(model.vocab_size(), 300);
-  EXPECT_TRUE(model.chat());
-}
-
-TEST(GrpcServer, Admin) {
-  Rig rig;
-  ASSERT_TRUE(rig.Generate(Ask("hi")).status.ok());
-  v1::Stats stats;
-  v1::Readiness readiness;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(rig.admin->GetStats(&context, {}, &stats).ok());
-  }
-  EXPECT_EQ(stats.requests_stop(), 1u);
-  EXPECT_EQ(stats.generation_tokens(), 7u);
-  EXPECT_THAT(stats.step_duration().counts(), ElementsAre(1, 2, 3));
-  rig.engine.SetReadiness({.ready = false, .reason = "stalled"});
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(rig.admin->GetReadiness(&context, {}, &readiness).ok());
-  }
-  EXPECT_FALSE(readiness.ready());
-  EXPECT_EQ(readiness.reason(), "stalled");
-  EXPECT_EQ(readiness.version(), "1.2.3");
-}
-
 TEST(GrpcServer, ThirtyTwoStreamsAtOnce) {
-  Rig rig({.script = [](const Request& request, int32_t) {
+  GrpcRig rig({.script = [](const Request& request, int32_t) {
     std::vector<TokenId> ids(100, request.prompt[0]);
     ids.push_back(kEnd);
     return ids;
   }});
-  std::vector<std::future<Result>> results;
+  std::vector<std::future<GenerateResult>> results;
   for (int i = 0; i < 32; ++i) {
     results.push_back(std::async(std::launch::async, [&rig, i] {
       return rig.Generate(Ask(std::string(1, static_cast<char>('A' + i))));
     }));
   }
   for (int i = 0; i < 32; ++i) {
-    const Result result = results[static_cast<size_t>(i)].get();
+    const GenerateResult result = results[static_cast<size_t>(i)].get();
     EXPECT_TRUE(result.status.ok());
     EXPECT_EQ(result.Text(), std::string(100, static_cast<char>('A' + i)));
     EXPECT_EQ(result.usage->completion_tokens(), 101);
@@ -514,9 +263,9 @@ TEST(GrpcServer, ThirtyTwoStreamsAtOnce) {
 
 // OPS-06.
 TEST(GrpcServer, StopWaitsThenCuts) {
-  Rig rig({.script = Say("Hello")});
+  GrpcRig rig({.script = Say("Hello")});
   rig.engine.AllowTokens(2);
-  std::future<Result> stream =
+  std::future<GenerateResult> stream =
       std::async(std::launch::async, [&] { return rig.Generate(Ask("hi")); });
   ASSERT_TRUE(rig.engine.WaitUntilSubmitted(1));
   std::future<void> stopped =
@@ -526,7 +275,7 @@ TEST(GrpcServer, StopWaitsThenCuts) {
   stopped.get();
   EXPECT_FALSE(rig.Generate(Ask("hi")).status.ok());
 
-  Rig other(EndlessEngine());
+  GrpcRig other(EndlessEngine());
   other.engine.AllowTokens(2);
   stream = std::async(std::launch::async, [&] { return other.Generate(Ask("hi")); });
   ASSERT_TRUE(other.engine.WaitUntilSubmitted(1));
@@ -536,7 +285,7 @@ TEST(GrpcServer, StopWaitsThenCuts) {
 }
 
 TEST(GrpcServer, AddressesThatCannotBeBound) {
-  Rig rig;
+  GrpcRig rig;
   EXPECT_EQ(GrpcServer::Create({.address = rig.server->address()}, *rig.service).status().code(),
             StatusCode::kUnavailable);
   EXPECT_FALSE(GrpcServer::Create({.address = "nonsense"}, *rig.service).ok());

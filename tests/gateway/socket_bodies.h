@@ -1,0 +1,33 @@
+// What the tests of sockets share: bodies, and an engine that never ends by itself.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gateway/gateway_rig.h"
+
+namespace polysil {
+
+inline constexpr char kChatStream[] =
+    R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
+inline constexpr char kChat[] = R"({"messages":[{"role":"user","content":"hi"}]})";
+
+inline std::vector<TokenId> Endless(const Request&, int32_t) {
+  return {'a'};
+}
+
+inline FakeEngineOptions EndlessEngine() {
+  FakeEngineOptions options{.script = Endless};
+  options.limits.context_tokens_max = 1'000'000'000;
+  options.limits.kv_tokens_max = 1'000'000'000;
+  return options;
+}
+
+inline std::string PostText(std::string_view path, std::string_view body) {
+  return "POST " + std::string(path) +
+         " HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+         std::string(body);
+}
+
+}  // namespace polysil
