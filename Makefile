@@ -11,7 +11,7 @@ ARGS =
 JOBS = $(shell nproc)
 
 .DEFAULT_GOAL = help
-.PHONY: help build serve demo test e2e bench bench-llama lint format model clean bootstrap \
+.PHONY: help build serve demo test e2e oracle bench bench-llama lint format model clean bootstrap \
         bootstrap-test build-all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -31,6 +31,10 @@ build: bootstrap build/release/build.ninja ## build/release/bin/polysil
 
 demo: build model ## one answer of the model on the command line (PROMPT='...')
 	$(POLYSIL) generate $(MODEL) -p "$(PROMPT)"
+
+oracle: bootstrap build/release/build.ninja model ## compare with the float64 reference
+	ninja -C build/release -j $(JOBS) test_exec
+	build/release/bin/test_exec --gtest_filter='Oracle.*'
 
 bench: bootstrap build/release/build.ninja model ## the micro-benchmarks of bench/
 	bench/run.sh build/release

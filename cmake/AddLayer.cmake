@@ -1,4 +1,5 @@
-# A layer is a folder of src/, one static library, and one test program made of tests/<layer>/*_test.cc.
+# A layer is a folder of src/, one static library, and one test program made of the files
+# tests/<layer>/*_test.cc.
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these where inlining hides that a value is set.
@@ -65,8 +66,8 @@ function(add_kernels)
     endif()
   endforeach()
   add_layer_test(kernels)
-  # The AVX-512 file once more with emulated instructions, so that its tests run on any machine. Loops
-  # and calls stay as written: unrolled emulation takes minutes to compile.
+  # The AVX-512 file once more with emulated instructions, so that its tests run on any machine.
+  # Loops and calls stay as written: unrolled emulation takes minutes to compile.
   find_path(SIMDE_INCLUDE_DIR simde/x86/avx512.h)
   if(TARGET test_kernels AND SIMDE_INCLUDE_DIR)
     set(emulated ${CMAKE_SOURCE_DIR}/tests/kernels/emulated_avx512.cc)

@@ -117,7 +117,7 @@ def section_edges(model):
 
 
 def test_files_cut_at_every_place_are_refused(tmp_path, model_bytes):
-    """By the command, at every 8 KiB of the head (metadata, vocabulary, tensor list) and at samples of
+    """By the command, at every 8 KiB of the head (metadata, vocabulary, tensors) and at samples of
     the data; tests/model cuts at every KiB within one process."""
     _, data = section_edges(model_bytes)
     step = 1 << (17 if SANITIZED else 13)

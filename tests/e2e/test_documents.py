@@ -16,10 +16,12 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#:\s]+)(#[^)]*)?\)")
 
 
 def blocks(kind):
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for number, block in enumerate(BLOCK.finditer(path.read_text()), 1):
-            if block[1] == kind:
-                yield pytest.param(block[2], id=f"{path.name}-{number}")
+    return [
+        pytest.param(block[2], id=f"{path.name}-{number}")
+        for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+        for number, block in enumerate(BLOCK.finditer(path.read_text()), 1)
+        if block[1] == kind
+    ]
 
 
 def run(command, text):

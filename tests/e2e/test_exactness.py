@@ -100,8 +100,8 @@ def read_golden(golden, lines):
 
 
 def compare(daemon, case, margin):
-    """Asks for the reference's tokens. Up to the first that differs, which must be a near tie: their
-    number, and both lists of log-probabilities."""
+    """Asks for the reference's tokens. Up to the first that differs, which must be a near tie: how
+    many they are, and both lists of log-probabilities."""
     expected = case["output_ids"]
     answer = daemon.ok(
         "/v1/completions",
