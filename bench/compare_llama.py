@@ -3,8 +3,7 @@
 
 Both serve the same file with the same number of threads; the one that is not measured is stopped. A
 ratio is taken between runs of one round, one right after the other, in turns of order; above 1 is
-better.
-Absolute numbers of a shared machine mean little.
+better. Absolute numbers of a shared machine mean little.
 """
 
 import argparse
@@ -14,6 +13,7 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -122,6 +122,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     options = parser.parse_args()
+    # So that the servers are ended however this program is.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     threads = str(options.threads)
     servers = [
         Server(
