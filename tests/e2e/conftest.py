@@ -7,8 +7,6 @@ import openai
 import pytest
 from daemon import MODEL, POLYSIL, ROOT, Daemon
 
-SHARED = ROOT.parent / "shared"
-
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "sanitized: part of the runs under sanitizers")
@@ -53,12 +51,3 @@ def daemon(shared_daemon):
 @pytest.fixture
 def client(daemon):
     return openai.OpenAI(base_url=f"{daemon.url}/v1", api_key="none", max_retries=0)
-
-
-@pytest.fixture(scope="session")
-def golden():
-    """The folder of reference data beside the checkout."""
-    folder = SHARED / "golden" / "smollm2"
-    if not folder.is_dir():
-        pytest.skip("there is no ../shared with reference data")
-    return folder

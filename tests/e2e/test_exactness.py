@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sse
-from daemon import SANITIZED
+from daemon import ROOT, SANITIZED
 
+# The reference's greedy tokens; tests/data/exec/README.md says where they are from.
+GREEDY = ROOT / "tests" / "data" / "exec" / "smollm2" / "greedy.jsonl"
 TOKENS = 8 if SANITIZED else 40
 STREAMS = 8 if SANITIZED else 32
 
@@ -94,8 +96,8 @@ def test_sampled_tokens_do_not_depend_on_company(daemon):
         assert list(pool.map(lambda prompt: sampled(daemon, prompt), asked)) == expected
 
 
-def read_golden(golden, lines):
-    with open(golden / "greedy.jsonl", encoding="ascii") as file:
+def read_golden(lines):
+    with open(GREEDY, encoding="ascii") as file:
         return [json.loads(line) for _, line in zip(range(lines), file)]
 
 
@@ -124,19 +126,19 @@ def compare(daemon, case, margin):
     return same, choice["logprobs"]["token_logprobs"][:same], case["logprobs"][:same]
 
 
-def test_the_reference_s_greedy_tokens(daemon, golden):
+def test_the_reference_s_greedy_tokens(daemon):
     """With 8-bit activations: what differs is a near tie, and log-probabilities are close."""
     with ThreadPoolExecutor(16) as pool:
-        results = list(pool.map(lambda case: compare(daemon, case, 0.5), read_golden(golden, 54)))
+        results = list(pool.map(lambda case: compare(daemon, case, 0.5), read_golden(54)))
     assert sum(same for same, _, _ in results) > 1500
     differences = [abs(a - b) for _, mine, theirs in results for a, b in zip(mine, theirs)]
     assert sum(differences) / len(differences) < 0.03
 
 
-def test_the_reference_s_tokens_to_the_last_on_the_exact_path(start, golden):
+def test_the_reference_s_tokens_to_the_last_on_the_exact_path(start):
     daemon = start("--set", "cpu.activations=f32", "--set", "kv.dtype=f32")
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda case: compare(daemon, case, 1e-3), read_golden(golden, 8)))
+        results = list(pool.map(lambda case: compare(daemon, case, 1e-3), read_golden(8)))
     assert sum(same for same, _, _ in results) > 400
     for _, mine, theirs in results:
         assert mine == pytest.approx(theirs, abs=1e-3)
