@@ -5,7 +5,7 @@ POLYSIL names another program to test, as one built with sanitizers.
 
 import openai
 import pytest
-from daemon import MODEL, POLYSIL, ROOT, Daemon
+from daemon import MODEL, POLYSIL, Daemon
 
 
 def pytest_configure(config):
