@@ -113,7 +113,7 @@ TEST(HttpClients, HalfClosedClients) {
   EXPECT_EQ(quick.Receive().body, R"({"version":"1.2.3"})");
   EXPECT_TRUE(quick.AtEnd());
   HttpClient slow(rig.gateway->port());
-  slow.Post("/v1/chat/completions", kChat);
+  slow.Post("/v1/chat/completions", kChatBody);
   slow.ShutdownSend();
   EXPECT_TRUE(slow.AtEnd());
   EXPECT_TRUE(rig.engine.WaitUntilCancelled(1));

@@ -11,7 +11,7 @@ namespace polysil {
 
 inline constexpr char kChatStream[] =
     R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
-inline constexpr char kChat[] = R"({"messages":[{"role":"user","content":"hi"}]})";
+inline constexpr char kChatBody[] = R"({"messages":[{"role":"user","content":"hi"}]})";
 
 inline std::vector<TokenId> Endless(const Request&, int32_t) {
   return {'a'};

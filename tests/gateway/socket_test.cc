@@ -97,7 +97,7 @@ TEST(HttpSockets, Pipelining) {
 TEST(HttpSockets, OneByteAtATime) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
-  for (const char c : PostText("/v1/chat/completions", kChat)) client.Send(std::string_view(&c, 1));
+  for (const char c : PostText("/v1/chat/completions", kChatBody)) client.Send(std::string_view(&c, 1));
   EXPECT_EQ(client.Receive().status, 200);
 }
 
@@ -129,14 +129,14 @@ TEST(HttpSockets, UnreadBodiesEndTheConnection) {
 TEST(HttpSockets, ExpectContinue) {
   GatewayRig rig;
   const std::string head =
-      "Content-Length: " + std::to_string(sizeof(kChat) - 1) + "\r\nExpect: 100-continue\r\n\r\n";
+      "Content-Length: " + std::to_string(sizeof(kChatBody) - 1) + "\r\nExpect: 100-continue\r\n\r\n";
   HttpClient client(rig.gateway->port());
   client.Send("POST /v1/chat/completions HTTP/1.1\r\n" + head);
   EXPECT_EQ(client.ReceiveHead().status, 100);
-  client.Send(kChat);
+  client.Send(kChatBody);
   EXPECT_EQ(client.Receive().status, 200);
   // Both at once, too.
-  client.Send("POST /v1/chat/completions HTTP/1.1\r\n" + head + kChat);
+  client.Send("POST /v1/chat/completions HTTP/1.1\r\n" + head + kChatBody);
   EXPECT_EQ(client.ReceiveHead().status, 100);
   EXPECT_EQ(client.Receive().status, 200);
   // Refused without asking for the body.
@@ -206,7 +206,7 @@ TEST(HttpSockets, ShortBodyIsNotRun) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
   client.Send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" +
-              std::string(kChat));
+              std::string(kChatBody));
   client.ShutdownSend();
   EXPECT_TRUE(client.AtEnd());
   EXPECT_TRUE(rig.engine.submitted().empty());
