@@ -29,6 +29,7 @@ TEST(HttpClients, ClientsThatLeaveAreCancelledAtOnce) {
                                  std::string(stream ? "true" : "false") + extra + "}";
         HttpClient running(rig.gateway->port());
         running.Post("/v1/chat/completions", body);
+        ASSERT_TRUE(rig.engine.WaitUntilSubmitted(cancelled + 1));
         HttpClient queued(rig.gateway->port());
         queued.Post("/v1/chat/completions", body);
         ASSERT_TRUE(rig.engine.WaitUntilSubmitted(cancelled + 2));
@@ -84,7 +85,7 @@ TEST(HttpClients, ManyClientsThatLeave) {
     clients.emplace_back([&, thread] {
       for (int i = 0; i < 50; ++i) {
         HttpClient client(rig.gateway->port());
-        client.Post("/v1/chat/completions", kChatStream);
+        client.Post("/v1/chat/completions", kChatStreamBody);
         EXPECT_EQ(client.ReceiveHead().status, 200);
         EXPECT_TRUE(client.ReceiveEvents((i + thread) % 5));
         (i % 2 == 0) ? client.Close() : client.Reset();
@@ -121,11 +122,11 @@ TEST(HttpClients, HalfClosedClients) {
 
 // A reader that falls behind is cut off at the bound; its neighbours do not notice.
 TEST(HttpClients, SlowReadersAreCutOff) {
-  constexpr int64_t kStep = 500;  // tokens; their events are well below the bound
-  GatewayRig rig(EndlessEngine(), {.limits = {.output_bytes_max = 500'000}});
+  constexpr int64_t kStep = 200;  // tokens; the events of the fast one are well below the bound
+  GatewayRig rig(EndlessEngine(), {.limits = {.output_bytes_max = 200'000}});
   rig.engine.AllowTokens(1);
   HttpClient slow(rig.gateway->port(), /*receive_buffer=*/4096);
-  slow.Post("/v1/chat/completions", kChatStream);
+  slow.Post("/v1/chat/completions", kWideStreamBody);
   EXPECT_EQ(slow.ReceiveHead().status, 200);
   HttpClient fast(rig.gateway->port());
   fast.Post("/v1/completions", R"({"prompt":"hi","stream":true,"max_tokens":100000000})");
@@ -147,7 +148,7 @@ TEST(HttpClients, ReadersThatTakeNothingTimeOut) {
   GatewayRig rig(options, {.limits = {.output_bytes_max = 64 * 1024 * 1024,
                                       .write_timeout = milliseconds(300)}});
   HttpClient slow(rig.gateway->port(), /*receive_buffer=*/4096);
-  slow.Post("/v1/chat/completions", kChatStream);
+  slow.Post("/v1/chat/completions", kWideStreamBody);
   EXPECT_TRUE(rig.engine.WaitUntilCancelled(1));
 }
 
@@ -245,7 +246,7 @@ TEST(HttpClients, LongPromptsDoNotStopStreams) {
   HttpClient long_prompt(rig.gateway->port());
   long_prompt.Post("/tokenize", "{\"prompt\":\"" + std::string(10'000'000, 'a') + "\"}");
   HttpClient stream(rig.gateway->port());
-  stream.Post("/v1/chat/completions", kChatStream);
+  stream.Post("/v1/chat/completions", kChatStreamBody);
   EXPECT_EQ(stream.ReceiveHead().status, 200);
   EXPECT_TRUE(stream.ReceiveEvents(100));
   EXPECT_EQ(rig.Get("/health").status, 200);
@@ -312,7 +313,7 @@ TEST(HttpClients, StopFinishesStreams) {
   idle.Get("/health");
   EXPECT_EQ(idle.Receive().status, 200);
   HttpClient stream(rig.gateway->port());
-  stream.Post("/v1/chat/completions", kChatStream);
+  stream.Post("/v1/chat/completions", kChatStreamBody);
   EXPECT_EQ(stream.ReceiveHead().status, 200);
   std::future<bool> stopped =
       std::async(std::launch::async, [&] { return rig.gateway->Stop(std::chrono::seconds(60)); });
@@ -333,7 +334,7 @@ TEST(HttpClients, StopCutsOffWhatDoesNotEnd) {
   GatewayRig rig(EndlessEngine());
   rig.engine.AllowTokens(2);
   HttpClient stream(rig.gateway->port());
-  stream.Post("/v1/chat/completions", kChatStream);
+  stream.Post("/v1/chat/completions", kChatStreamBody);
   EXPECT_EQ(stream.ReceiveHead().status, 200);
   EXPECT_FALSE(rig.gateway->Stop(milliseconds(50)));
   EXPECT_TRUE(rig.engine.WaitUntilCancelled(1));

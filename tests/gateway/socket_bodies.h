@@ -9,9 +9,14 @@
 
 namespace polysil {
 
-inline constexpr char kChatStream[] =
+inline constexpr char kChatStreamBody[] =
     R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
 inline constexpr char kChatBody[] = R"({"messages":[{"role":"user","content":"hi"}]})";
+
+// A stream with much to read for each token.
+inline constexpr char kWideStreamBody[] =
+    R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"logprobs":true,
+        "top_logprobs":20})";
 
 inline std::vector<TokenId> Endless(const Request&, int32_t) {
   return {'a'};

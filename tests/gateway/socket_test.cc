@@ -67,7 +67,7 @@ TEST(HttpSockets, Http10) {
   // A stream has no length and HTTP/1.0 no chunks: the end of the connection ends it.
   HttpClient stream(rig.gateway->port());
   stream.Send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " +
-              std::to_string(sizeof(kChatStream) - 1) + "\r\n\r\n" + kChatStream);
+              std::to_string(sizeof(kChatStreamBody) - 1) + "\r\n\r\n" + kChatStreamBody);
   const HttpAnswer events = stream.Receive();
   EXPECT_EQ(events.Header("transfer-encoding"), "");
   const EventStream parsed(events.body);
@@ -78,7 +78,8 @@ TEST(HttpSockets, Http10) {
 TEST(HttpSockets, Pipelining) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
-  client.Send("DELETE /health HTTP/1.1\r\n\r\n" + PostText("/v1/chat/completions", kChatStream) +
+  client.Send("DELETE /health HTTP/1.1\r\n\r\n" +
+              PostText("/v1/chat/completions", kChatStreamBody) +
               "\r\nGET /version HTTP/1.1\r\n\r\n" + PostText("/v1/chat/completions", "{") +
               PostText("/tokenize", R"({"prompt":"a"})") + "GET /nothing HTTP/1.1\r\n\r\n" +
               PostText("/nothing", ""));
@@ -97,7 +98,8 @@ TEST(HttpSockets, Pipelining) {
 TEST(HttpSockets, OneByteAtATime) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
-  for (const char c : PostText("/v1/chat/completions", kChatBody)) client.Send(std::string_view(&c, 1));
+  for (const char c : PostText("/v1/chat/completions", kChatBody))
+    client.Send(std::string_view(&c, 1));
   EXPECT_EQ(client.Receive().status, 200);
 }
 
@@ -128,8 +130,8 @@ TEST(HttpSockets, UnreadBodiesEndTheConnection) {
 
 TEST(HttpSockets, ExpectContinue) {
   GatewayRig rig;
-  const std::string head =
-      "Content-Length: " + std::to_string(sizeof(kChatBody) - 1) + "\r\nExpect: 100-continue\r\n\r\n";
+  const std::string head = "Content-Length: " + std::to_string(sizeof(kChatBody) - 1) +
+                           "\r\nExpect: 100-continue\r\n\r\n";
   HttpClient client(rig.gateway->port());
   client.Send("POST /v1/chat/completions HTTP/1.1\r\n" + head);
   EXPECT_EQ(client.ReceiveHead().status, 100);
@@ -216,7 +218,7 @@ TEST(HttpSockets, ShortBodyIsNotRun) {
 TEST(HttpSockets, RequestIds) {
   GatewayRig rig;
   const auto id_for = [&](const std::string& id) {
-    return rig.Post("/v1/chat/completions", kChatStream, "X-Request-Id: " + id + "\r\n")
+    return rig.Post("/v1/chat/completions", kChatStreamBody, "X-Request-Id: " + id + "\r\n")
         .Header("x-request-id");
   };
   EXPECT_EQ(id_for("abc-123"), "abc-123");

@@ -77,6 +77,7 @@ struct GrpcRig {
 
   GenerateResult Generate(const v1::GenerateRequest& request) {
     grpc::ClientContext context;
+    context.set_wait_for_ready(true);  // over a connection that a test broke, too
     return Generate(request, context);
   }
   GenerateResult Generate(const v1::GenerateRequest& request, grpc::ClientContext& context) {
