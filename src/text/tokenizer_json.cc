@@ -1,4 +1,5 @@
 // Tokenizer::FromJson: from a Hugging Face tokenizer.json and tokenizer_config.json.
+// Over 500 lines: every field of the format in one place, in the order of the pipeline.
 #include <algorithm>
 #include <boost/json/monotonic_resource.hpp>
 #include <boost/json/parse.hpp>

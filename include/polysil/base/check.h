@@ -12,7 +12,9 @@ namespace polysil {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition,
                               const std::string& message);
 
-inline std::string CheckMessage() { return {}; }
+inline std::string CheckMessage() {
+  return {};
+}
 template <typename... Args>
 std::string CheckMessage(fmt::format_string<Args...> format, Args&&... args) {
   return fmt::format(format, std::forward<Args>(args)...);
@@ -20,9 +22,9 @@ std::string CheckMessage(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace polysil
 
-#define CHECK(condition, ...)                                            \
-  do {                                                                   \
-    if (!(condition)) [[unlikely]]                                       \
-      ::polysil::CheckFailed(__FILE__, __LINE__, #condition,             \
-                             ::polysil::CheckMessage(__VA_ARGS__));      \
+#define CHECK(condition, ...)                                       \
+  do {                                                              \
+    if (!(condition)) [[unlikely]]                                  \
+      ::polysil::CheckFailed(__FILE__, __LINE__, #condition,        \
+                             ::polysil::CheckMessage(__VA_ARGS__)); \
   } while (false)

@@ -19,7 +19,9 @@ using StatusCode = absl::StatusCode;
 template <typename T>
 using StatusOr = absl::StatusOr<T>;
 
-inline Status OkStatus() { return absl::OkStatus(); }
+inline Status OkStatus() {
+  return absl::OkStatus();
+}
 
 inline Status MakeStatus(StatusCode code, std::string_view message) {
   return Status(code, absl::string_view(message.data(), message.size()));
@@ -72,17 +74,19 @@ Status Internal(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace polysil
 
-#define RETURN_IF_ERROR(expression)                                  \
-  do {                                                               \
-    ::polysil::Status polysil_status = (expression);                 \
-    if (!polysil_status.ok()) [[unlikely]] return polysil_status;    \
+#define RETURN_IF_ERROR(expression)                  \
+  do {                                               \
+    ::polysil::Status polysil_status = (expression); \
+    if (!polysil_status.ok()) [[unlikely]]           \
+      return polysil_status;                         \
   } while (false)
 
 #define POLYSIL_CONCAT_INNER(a, b) a##b
 #define POLYSIL_CONCAT(a, b) POLYSIL_CONCAT_INNER(a, b)
 #define ASSIGN_OR_RETURN(target, expression) \
   POLYSIL_ASSIGN_OR_RETURN(POLYSIL_CONCAT(polysil_or_, __LINE__), target, expression)
-#define POLYSIL_ASSIGN_OR_RETURN(result, target, expression)    \
-  auto result = (expression);                                   \
-  if (!result.ok()) [[unlikely]] return std::move(result).status(); \
+#define POLYSIL_ASSIGN_OR_RETURN(result, target, expression) \
+  auto result = (expression);                                \
+  if (!result.ok()) [[unlikely]]                             \
+    return std::move(result).status();                       \
   target = *std::move(result)

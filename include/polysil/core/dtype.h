@@ -8,16 +8,30 @@
 namespace polysil {
 
 enum class DType {
-  kF32, kF16, kBF16,
-  kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1,
-  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,
-  kIQ4_NL, kIQ4_XS, kIQ3_S, kIQ2_XS, kMXFP4,
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kIQ3_S,
+  kIQ2_XS,
+  kMXFP4,
 };
 
 struct DTypeInfo {
   DType dtype;
-  std::string_view name;       // as GGUF spells it: "Q4_1"
-  int32_t values_per_block;    // 1, 32 or 256
+  std::string_view name;     // as GGUF spells it: "Q4_1"
+  int32_t values_per_block;  // 1, 32 or 256
   int32_t bytes_per_block;
 };
 

@@ -15,9 +15,9 @@ enum class RopePairing { kHalves, kAdjacent };
 // Frequencies of one rope: inverse frequency per pair, with scaling already worked in.
 struct RopeSpec {
   RopePairing pairing = RopePairing::kHalves;
-  int32_t dims = 0;                  // the first `dims` of each head turn; the rest pass through
-  std::vector<float> inv_freqs;      // [dims / 2], radians per position
-  float magnitude = 1.0F;            // multiplies cos and sin (yarn, longrope)
+  int32_t dims = 0;              // the first `dims` of each head turn; the rest pass through
+  std::vector<float> inv_freqs;  // [dims / 2], radians per position
+  float magnitude = 1.0F;        // multiplies cos and sin (yarn, longrope)
 };
 
 struct LayerSpec {
@@ -37,17 +37,17 @@ struct ModelSpec {
   float norm_eps = 1e-5F;
   float norm_weight_offset = 0.0F;  // 1 for checkpoints that store w - 1 (gemma in safetensors)
   Activation activation = Activation::kSilu;
-  float attention_scale = 0.0F;     // multiplies q . k
-  float attention_softcap = 0.0F;   // 0: none; else cap * tanh(x / cap) on the scores
-  float logit_softcap = 0.0F;       // likewise on the logits
+  float attention_scale = 0.0F;    // multiplies q . k
+  float attention_softcap = 0.0F;  // 0: none; else cap * tanh(x / cap) on the scores
+  float logit_softcap = 0.0F;      // likewise on the logits
   float embedding_scale = 1.0F;
-  bool tied_embedding = false;      // the output matrix is the embedding
+  bool tied_embedding = false;  // the output matrix is the embedding
   bool qkv_bias = false;
   bool attention_output_bias = false;
   bool ffn_bias = false;
-  bool qk_norm = false;             // RMS norm of each q and k head before rope
-  bool post_norms = false;          // RMS norm of each block's output before it is added
-  std::vector<RopeSpec> ropes;      // at least one
+  bool qk_norm = false;         // RMS norm of each q and k head before rope
+  bool post_norms = false;      // RMS norm of each block's output before it is added
+  std::vector<RopeSpec> ropes;  // at least one
   std::vector<LayerSpec> layers;
 
   int32_t layer_count() const { return static_cast<int32_t>(layers.size()); }

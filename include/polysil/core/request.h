@@ -12,8 +12,8 @@
 namespace polysil {
 
 struct Request {
-  RequestId id;                        // set by the engine on Submit
-  std::vector<TokenId> prompt;         // at least one token
+  RequestId id;                 // set by the engine on Submit
+  std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   int32_t sequences = 1;               // n: independent outputs of the same prompt
   std::vector<TokenId> end_token_ids;  // choosing one ends the sequence; sorted; may be empty
@@ -29,8 +29,9 @@ struct RequestLimits {
   int32_t sequences_max = 0;       // n at most this
 };
 
-// What can never be served, as INVALID_ARGUMENT with the values: ids outside the vocabulary, an empty
-// prompt, a prompt that leaves no room for one output token, more than the KV pool can ever hold.
+// What can never be served, as INVALID_ARGUMENT with the values: ids outside the vocabulary, an
+// empty prompt, a prompt that leaves no room for one output token, more than the KV pool can ever
+// hold.
 Status Validate(const Request& request, const RequestLimits& limits);
 
 }  // namespace polysil

@@ -20,9 +20,9 @@ struct SamplingParams {
   float presence_penalty = 0.0F;    // [-2, 2]; over output
   float frequency_penalty = 0.0F;   // [-2, 2]; over output
   std::vector<std::pair<TokenId, float>> logit_bias;  // rising ids, each bias in [-100, 100]
-  uint64_t seed = 0;                // draws depend on (seed, sequence index, position) alone
-  int32_t tokens_max = 16;          // at most this many output tokens; >= 1
-  int32_t tokens_min = 0;           // end tokens cannot be chosen before this many
+  uint64_t seed = 0;                       // draws depend on (seed, sequence index, position) alone
+  int32_t tokens_max = 16;                 // at most this many output tokens; >= 1
+  int32_t tokens_min = 0;                  // end tokens cannot be chosen before this many
   std::optional<int32_t> logprobs;         // how many alternatives besides the chosen; 0..20
   std::optional<int32_t> prompt_logprobs;  // the same for the prompt's tokens; bars cache hits
 };

@@ -1,6 +1,7 @@
-// The step: what the scheduler hands down and what comes back. Plain data, the protocol between engine
-// and executor: a sequence is sent in full once (SequenceStart) and as a difference ever after.
-// Chunked prefill, prefix hits, preemption and resumption are the same arithmetic on tokens_computed.
+// The step: what the scheduler hands down and what comes back. Plain data, the protocol between
+// engine and executor: a sequence is sent in full once (SequenceStart) and as a difference ever
+// after. Chunked prefill, prefix hits, preemption and resumption are the same arithmetic on
+// tokens_computed.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@ namespace polysil {
 
 // What an executor accepts in one step. Data, not a subclass: the one scheduler obeys it.
 struct StepLimits {
-  int32_t tokens_max = 512;             // rows of a step
-  int32_t sequences_max = 64;           // sequences of a step
-  int32_t prefill_sequences_max = 64;   // sequences with more than one row
+  int32_t tokens_max = 512;            // rows of a step
+  int32_t sequences_max = 64;          // sequences of a step
+  int32_t prefill_sequences_max = 64;  // sequences with more than one row
   bool mixes_prefill_and_decode = true;
   std::vector<int32_t> token_buckets;     // rising; rows are padded up to one; empty: any count
   std::vector<int32_t> sequence_buckets;  // likewise for sequences
@@ -65,8 +66,8 @@ struct TokenLogprobs {
 struct SequenceResult {
   SequenceId id;
   Status status;  // not OK: this row failed (non-finite logits, say); the others stand
-  std::optional<TokenId> token;             // where `sample` was set
-  std::optional<TokenLogprobs> logprobs;    // where SamplingParams::logprobs was set
+  std::optional<TokenId> token;           // where `sample` was set
+  std::optional<TokenLogprobs> logprobs;  // where SamplingParams::logprobs was set
   // Where SamplingParams::prompt_logprobs was set: for each position p > 0 of this chunk, the
   // log-probability of the prompt's token p given those before it.
   std::vector<TokenLogprobs> prompt_logprobs;

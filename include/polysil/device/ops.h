@@ -1,7 +1,7 @@
-// Ops: the dozen operations a decoder needs, over device memory. CPU, CUDA and HIP implement it under
-// the one Decoder. Called by the one worker thread that owns the device; an implementation may
-// spread an operation over threads of its own. All activations are float, row-major, dense unless a
-// stride says otherwise. A row's result never depends on the other rows of the call.
+// Ops: the dozen operations a decoder needs, over device memory. CPU, CUDA and HIP implement it
+// under the one Decoder. Called by the one worker thread that owns the device; an implementation
+// may spread an operation over threads of its own. All activations are float, row-major, dense
+// unless a stride says otherwise. A row's result never depends on the other rows of the call.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ struct LinearTarget {
   const float* bias = nullptr;  // [weight->rows()] or null
   float* out = nullptr;         // row t at out + t * out_stride
   int64_t out_stride = 0;
-  bool accumulate = false;      // add to what is there
+  bool accumulate = false;  // add to what is there
 };
 
 // Rows of one sequence in an attention or KV call.
 struct AttentionSequence {
-  int32_t row_begin = 0;                     // its rows in the batch: [row_begin, row_begin + rows)
+  int32_t row_begin = 0;  // its rows in the batch: [row_begin, row_begin + rows)
   int32_t rows = 0;
-  int32_t position_begin = 0;                // position of the first of them
-  std::span<const BlockId> block_table;      // covers positions [0, position_begin + rows)
+  int32_t position_begin = 0;            // position of the first of them
+  std::span<const BlockId> block_table;  // covers positions [0, position_begin + rows)
 };
 
 struct KvPool {

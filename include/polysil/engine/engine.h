@@ -1,5 +1,5 @@
-// Engine: what the faces (gRPC, HTTP) see. Token ids in, token ids out; no text, no blocks, no steps.
-// All methods are thread-safe and none blocks on the device.
+// Engine: what the faces (gRPC, HTTP) see. Token ids in, token ids out; no text, no blocks, no
+// steps. All methods are thread-safe and none blocks on the device.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct OutputToken {
 struct SequenceOutput {
   RequestId request;
   int32_t sequence_index = 0;
-  std::vector<OutputToken> tokens;  // in order; an end token is included as the last
+  std::vector<OutputToken> tokens;             // in order; an end token is included as the last
   std::vector<TokenLogprobs> prompt_logprobs;  // whole, once, with the first output of a sequence
   std::optional<FinishReason> finish;
   Status status;                     // not OK with kError
@@ -98,7 +98,8 @@ class Engine {
   virtual StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) = 0;
   // Ends all sequences with kCancelled. Unknown or finished ids are ignored.
   virtual void Cancel(RequestId id) = 0;
-  // The edge found a stop string: ends one sequence with kStop. Tokens already on their way may follow.
+  // The edge found a stop string: ends one sequence with kStop. Tokens already on their way may
+  // follow.
   virtual void Stop(RequestId id, int32_t sequence_index) = 0;
   virtual EngineStats Stats() const = 0;
   virtual EngineReadiness Readiness() const = 0;
