@@ -1,4 +1,5 @@
 // The methods of str (and of the bytes that encode() gives).
+// Over 500 lines: one short function for each of the methods of str, and their table.
 #include <algorithm>
 
 #include "text/jinja/format.h"
