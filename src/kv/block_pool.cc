@@ -72,7 +72,6 @@ void BlockPool::PushFree(BlockId block) {
   } else {
     free_next_[static_cast<size_t>(free_last_)] = block.value;
   }
-  free_next_[Index(block)] = kNone;
   free_last_ = block.value;
   ++blocks_free_;
 }

@@ -55,6 +55,21 @@ TEST(PrefixCache, ComparesTokensParentAndSalt) {
   EXPECT_FALSE(cache.Find(Content{{1, 2}, link, "tenant"}.block()).has_value());
 }
 
+TEST(PrefixCache, ForgottenBlocksKeepNoSalt) {
+  PrefixCache cache(2, 2);
+  cache.Publish(BlockId{0}, Content{{1, 2}, kRootLink, "a", Named(1)}.block());
+  cache.MarkIdle(BlockId{0});
+  cache.EvictOldest();
+  const Content other{{1, 2}, kRootLink, "b", Named(2)};
+  cache.Publish(BlockId{0}, other.block());
+  EXPECT_TRUE(cache.Find(other.block()).has_value());
+  cache.MarkIdle(BlockId{0});
+  cache.EvictOldest();
+  const Content plain{{1, 2}, kRootLink, "", Named(3)};
+  cache.Publish(BlockId{0}, plain.block());
+  EXPECT_TRUE(cache.Find(plain.block()).has_value());
+}
+
 TEST(PrefixCache, NewContentReplacesOldUnderTheSameName) {
   PrefixCache cache(4, 2);
   const Content old{{1, 2}};
