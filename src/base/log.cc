@@ -12,8 +12,8 @@ namespace {
 // Built at first use and never destroyed, so that threads that outlive main may still log.
 spdlog::logger& Logger() {
   static spdlog::logger* logger = [] {
-    auto* made = new spdlog::logger("polysil",
-                                    std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto* made =
+        new spdlog::logger("polysil", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
     return made;
   }();
@@ -22,11 +22,16 @@ spdlog::logger& Logger() {
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kOff: return spdlog::level::off;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::info;
 }
@@ -47,9 +52,13 @@ StatusOr<LogLevel> ParseLogLevel(std::string_view name) {
   return InvalidArgument("log level is '{}'; use debug, info, warning, error or off", name);
 }
 
-void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
+void SetLogLevel(LogLevel level) {
+  Logger().set_level(ToSpdlog(level));
+}
 
-bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
+bool LogEnabled(LogLevel level) {
+  return Logger().should_log(ToSpdlog(level));
+}
 
 void LogLine(LogLevel level, std::string_view line) {
   Logger().log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));

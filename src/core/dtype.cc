@@ -30,7 +30,9 @@ constexpr std::array<std::pair<uint32_t, DTypeInfo>, 18> kTypes = {{
 
 }  // namespace
 
-const DTypeInfo& Info(DType dtype) { return kTypes[static_cast<size_t>(dtype)].second; }
+const DTypeInfo& Info(DType dtype) {
+  return kTypes[static_cast<size_t>(dtype)].second;
+}
 
 std::optional<DType> DTypeFromGguf(uint32_t ggml_type) {
   for (const auto& [number, info] : kTypes) {
