@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -13,6 +14,9 @@ namespace {
 // Rows of logits computed at once: enough to use each output weight many times, few enough that the
 // logits stay in a cache until they are sampled.
 constexpr int32_t kLogitRowsMax = 32;
+
+// Keeps sizes in 64 bits whatever the model; no use of blocks comes near it.
+constexpr int32_t kBlockTokensMax = 4096;
 
 bool HasPenalty(const SamplingParams& params) {
   return params.repetition_penalty != 1.0F || params.presence_penalty != 0.0F ||
@@ -29,9 +33,17 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(std::unique_ptr<Devic
     return InvalidArgument("a step of at most {} tokens and {} sequences can run nothing",
                            options.limits.tokens_max, options.limits.sequences_max);
   }
-  if (options.kv_blocks < 1 || options.kv_layout.tokens_per_block < 1) {
-    return InvalidArgument("a KV pool of {} blocks of {} tokens holds nothing", options.kv_blocks,
-                           options.kv_layout.tokens_per_block);
+  const KvLayout& layout = options.kv_layout;
+  if (options.kv_blocks < 1 || layout.tokens_per_block < 1 ||
+      layout.tokens_per_block > kBlockTokensMax) {
+    return InvalidArgument(
+        "a KV pool of {} blocks of {} tokens is not one of 1 block or more of 1 "
+        "to {} tokens",
+        options.kv_blocks, layout.tokens_per_block, kBlockTokensMax);
+  }
+  if (layout.block_bytes() > std::numeric_limits<int64_t>::max() / options.kv_blocks) {
+    return ResourceExhausted("{} KV blocks of {} bytes are too many", options.kv_blocks,
+                             layout.block_bytes());
   }
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(device), spec, options));
   RETURN_IF_ERROR(runner->Load(weights));

@@ -132,6 +132,7 @@ StatusOr<Shards> OpenShards(const std::string& folder) {
   Shards shards;
   for (const std::string& name : plan.names) {
     ASSIGN_OR_RETURN(shards.files.emplace_back(), MappedFile::Open(Join(folder, name)));
+    shards.files.back()->Prefetch();
     StatusOr<std::vector<SafetensorsTensor>> tensors =
         ParseSafetensors(shards.files.back()->bytes());
     if (!tensors.ok()) {

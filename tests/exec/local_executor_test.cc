@@ -224,6 +224,9 @@ TEST_F(LocalExecutorTest, RefusesWhatCannotRun) {
   EXPECT_TRUE(create({.kv_blocks = 1}).ok());
   EXPECT_FALSE(create({.kv_blocks = 0}).ok());
   EXPECT_FALSE(create({.kv_blocks = 1, .kv_block_tokens = 0}).ok());
+  EXPECT_FALSE(create({.kv_blocks = 1, .kv_block_tokens = 1 << 30}).ok());
+  EXPECT_FALSE(
+      create({.kv_blocks = std::numeric_limits<int32_t>::max(), .kv_block_tokens = 4096}).ok());
   EXPECT_FALSE(create({.kv_blocks = 1, .kv_dtype = DType::kQ8_0}).ok());
   EXPECT_FALSE(create({.limits = {.tokens_max = 0}, .kv_blocks = 1}).ok());
   EXPECT_FALSE(create({.limits = {.sequences_max = 0}, .kv_blocks = 1}).ok());
