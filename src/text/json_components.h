@@ -30,6 +30,13 @@ struct JsonPreTokenizer {
 // spelled: the normalizers have put the text in the byte alphabet already.
 StatusOr<JsonPreTokenizer> BuildPreTokenizer(const boost::json::value* value, bool spelled);
 
+// The tokens that go around a text.
+struct JsonPostProcessor {
+  std::vector<TokenId> prefix;
+  std::vector<TokenId> suffix;
+};
+StatusOr<JsonPostProcessor> BuildPostProcessor(const boost::json::value* value, int32_t vocab_size);
+
 // What a decoder makes of one token in the middle of a text.
 class TokenDecoder final {
  public:

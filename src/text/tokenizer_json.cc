@@ -41,11 +41,14 @@ class Loader {
                                   : ReadUnigramVocabulary(model_fields));
     in_model_ = known_;
     RETURN_IF_ERROR(ReadAddedTokens(fields));
-    RETURN_IF_ERROR(CheckHoles());
     RETURN_IF_ERROR(AddPipeline(fields));
     RETURN_IF_ERROR(type == "BPE" ? BuildBpe(model_fields) : BuildUnigram(model_fields));
     RETURN_IF_ERROR(DecodeTokens(fields));
-    if (const value* post = fields.Find("post_processor")) RETURN_IF_ERROR(AddPost(*post, 0));
+    const auto vocab_size = static_cast<int32_t>(spelled_.size());
+    ASSIGN_OR_RETURN(JsonPostProcessor post,
+                     BuildPostProcessor(fields.Find("post_processor"), vocab_size));
+    parts_.prefix = std::move(post.prefix);
+    parts_.suffix = std::move(post.suffix);
     return ApplyConfig(config);
   }
   PipelineParts Take() { return std::move(parts_); }
@@ -58,15 +61,9 @@ class Loader {
   Status AddSpelling(std::string_view spelling, int64_t id);
   Status ReadAddedTokens(const TokenizerFields& fields);
   Status ReadAddedToken(const value& entry);
-  Status CheckHoles() const;
   // Everything around the model.
   Status AddPipeline(const TokenizerFields& fields);
   Status DecodeTokens(const TokenizerFields& fields);
-  Status AddPost(const value& post, int depth);
-  Status AddTemplate(const TokenizerFields& post);
-  StatusOr<std::vector<TokenId>> TemplateIds(const TokenizerFields& post,
-                                             std::string_view name) const;
-  StatusOr<TokenId> PairId(const TokenizerFields& post, std::string_view name) const;
   Status ApplyConfig(const value& config);
   StatusOr<std::optional<TokenId>> ConfigToken(const TokenizerFields& config,
                                                std::string_view name) const;
@@ -79,7 +76,6 @@ class Loader {
   std::array<TokenId, 256> ByteTokens() const;
 
   bool IsControl(TokenId id) const { return parts_.tokens[static_cast<size_t>(id)].control; }
-  bool Has(int64_t id) const { return id >= 0 && id < static_cast<int64_t>(spelled_.size()); }
 
   PipelineParts parts_;
   std::vector<std::string> spelled_;           // by id
@@ -111,6 +107,10 @@ Status Loader::AddSpelling(std::string_view spelling, int64_t id) {
                            kTokenBytesMax);
   }
   const auto index = static_cast<size_t>(id);
+  if (index >= spelled_.size() + kHolesMax) {
+    return InvalidArgument("a token has the id {}, {} above the ids before it", id,
+                           index - spelled_.size());
+  }
   if (index >= spelled_.size()) {
     spelled_.resize(index + 1);
     known_.resize(index + 1);
@@ -129,13 +129,16 @@ Status Loader::AddSpelling(std::string_view spelling, int64_t id) {
 Status Loader::ReadBpeVocabulary(const TokenizerFields& model) {
   ASSIGN_OR_RETURN(const value* vocab, model.Required("vocab"));
   if (!vocab->is_object()) return InvalidArgument("model.vocab is not an object");
+  std::vector<std::pair<int64_t, std::string_view>> entries;  // the file may have any order
   for (const auto& entry : vocab->get_object()) {
-    const std::string_view spelling(entry.key().data(), entry.key().size());
     if (!entry.value().is_int64()) {
       return InvalidArgument("the id of a token in model.vocab is not an integer");
     }
-    RETURN_IF_ERROR(AddSpelling(spelling, entry.value().get_int64()));
+    entries.emplace_back(entry.value().get_int64(),
+                         std::string_view(entry.key().data(), entry.key().size()));
   }
+  std::sort(entries.begin(), entries.end());
+  for (const auto& [id, spelling] : entries) RETURN_IF_ERROR(AddSpelling(spelling, id));
   return OkStatus();
 }
 
@@ -199,12 +202,6 @@ Status Loader::ReadAddedToken(const value& entry) {
   return OkStatus();
 }
 
-Status Loader::CheckHoles() const {
-  const auto holes = static_cast<size_t>(std::count(known_.begin(), known_.end(), false));
-  if (holes <= kHolesMax || holes <= spelled_.size() / 2) return OkStatus();
-  return InvalidArgument("of the ids up to {}, {} have no token", spelled_.size() - 1, holes);
-}
-
 Status Loader::AddPipeline(const TokenizerFields& fields) {
   ASSIGN_OR_RETURN(JsonNormalizers normalizers, BuildNormalizers(fields.Find("normalizer")));
   ASSIGN_OR_RETURN(JsonPreTokenizer pre_tokenizer,
@@ -252,89 +249,6 @@ Status Loader::DecodeTokens(const TokenizerFields& fields) {
     token.begins_with_mark = text.starts_with(kSpaceMark);
   }
   return OkStatus();
-}
-
-Status Loader::AddPost(const value& post, int depth) {
-  constexpr int kDepthMax = 8;
-  ASSIGN_OR_RETURN(const TokenizerFields fields, TokenizerFields::Of(post, "post_processor"));
-  ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
-  if (type == "ByteLevel") return OkStatus();
-  if (type == "Sequence") {
-    if (depth >= kDepthMax)
-      return InvalidArgument("post-processors are nested over {} deep", depth);
-    ASSIGN_OR_RETURN(const boost::json::array* parts, fields.Array("processors"));
-    for (const value& part : *parts) RETURN_IF_ERROR(AddPost(part, depth + 1));
-    return OkStatus();
-  }
-  if (type == "TemplateProcessing") return AddTemplate(fields);
-  if (type == "BertProcessing" || type == "RobertaProcessing") {
-    ASSIGN_OR_RETURN(const TokenId first, PairId(fields, "cls"));
-    ASSIGN_OR_RETURN(const TokenId last, PairId(fields, "sep"));
-    parts_.prefix.insert(parts_.prefix.begin(), first);
-    parts_.suffix.push_back(last);
-    return OkStatus();
-  }
-  return Unimplemented("post-processor '{}' is not supported", type);
-}
-
-// ["<s>", 0]
-StatusOr<TokenId> Loader::PairId(const TokenizerFields& post, std::string_view name) const {
-  ASSIGN_OR_RETURN(const boost::json::array* pair, post.Array(name));
-  if (pair->size() != 2 || !(*pair)[1].is_int64() || !Has((*pair)[1].get_int64())) {
-    return InvalidArgument("post_processor.{} is not a token and its id", name);
-  }
-  return static_cast<TokenId>((*pair)[1].get_int64());
-}
-
-Status Loader::AddTemplate(const TokenizerFields& post) {
-  constexpr size_t kItemsMax = 64;
-  ASSIGN_OR_RETURN(const boost::json::array* items, post.Array("single"));
-  if (items->size() > kItemsMax) {
-    return InvalidArgument("post_processor.single has {} items, at most {} are accepted",
-                           items->size(), kItemsMax);
-  }
-  std::vector<TokenId> before;
-  std::vector<TokenId> after;
-  bool text_seen = false;
-  for (const value& item : *items) {
-    ASSIGN_OR_RETURN(const TokenizerFields fields,
-                     TokenizerFields::Of(item, "post_processor.single"));
-    if (fields.Find("Sequence") != nullptr) {
-      if (text_seen) return InvalidArgument("post_processor.single has the text twice");
-      text_seen = true;
-      continue;
-    }
-    ASSIGN_OR_RETURN(const value* special, fields.Required("SpecialToken"));
-    ASSIGN_OR_RETURN(const TokenizerFields token, TokenizerFields::Of(*special, "SpecialToken"));
-    ASSIGN_OR_RETURN(const std::string name, token.String("id"));
-    ASSIGN_OR_RETURN(const std::vector<TokenId> ids, TemplateIds(post, name));
-    std::vector<TokenId>& side = text_seen ? after : before;
-    side.insert(side.end(), ids.begin(), ids.end());
-  }
-  if (!text_seen) return InvalidArgument("post_processor.single has no text");
-  parts_.prefix.insert(parts_.prefix.begin(), before.begin(), before.end());
-  parts_.suffix.insert(parts_.suffix.end(), after.begin(), after.end());
-  return OkStatus();
-}
-
-StatusOr<std::vector<TokenId>> Loader::TemplateIds(const TokenizerFields& post,
-                                                   std::string_view name) const {
-  constexpr size_t kIdsMax = 64;
-  ASSIGN_OR_RETURN(const value* all, post.Required("special_tokens"));
-  ASSIGN_OR_RETURN(const TokenizerFields tokens,
-                   TokenizerFields::Of(*all, "post_processor.special_tokens"));
-  ASSIGN_OR_RETURN(const value* entry, tokens.Required(name));
-  ASSIGN_OR_RETURN(const TokenizerFields token,
-                   TokenizerFields::Of(*entry, "post_processor.special_tokens"));
-  ASSIGN_OR_RETURN(const boost::json::array* list, token.Array("ids"));
-  std::vector<TokenId> ids;
-  for (const value& id : *list) {
-    if (!id.is_int64() || !Has(id.get_int64()) || ids.size() >= kIdsMax) {
-      return InvalidArgument("post_processor.special_tokens has ids outside the vocabulary");
-    }
-    ids.push_back(static_cast<TokenId>(id.get_int64()));
-  }
-  return ids;
 }
 
 Status Loader::ApplyConfig(const value& config) {
