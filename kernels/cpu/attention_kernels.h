@@ -34,6 +34,16 @@ constexpr float kNothingSeen = -__builtin_inff();
   for (; i < padded; ++i) to[i] = 0.0F;
 }
 
+// Asks for the rows of positions [begin, end): blocks lie anywhere, and the hardware cannot guess
+// them.
+void PrefetchRows(const AttentionChunk& chunk, const std::byte* const* rows, int32_t begin,
+                  int32_t end) {
+  const int64_t row_bytes = int64_t{chunk.head_size} * (chunk.halves ? 2 : 4);
+  for (int32_t p = begin; p < end; ++p) {
+    for (int64_t at = 0; at < row_bytes; at += 64) __builtin_prefetch(rows[p] + at);
+  }
+}
+
 void WidenStrip(const AttentionChunk& chunk, const std::byte* const* rows, int32_t begin,
                 int32_t end, float* strip) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
@@ -42,12 +52,19 @@ void WidenStrip(const AttentionChunk& chunk, const std::byte* const* rows, int32
   }
 }
 
-[[gnu::always_inline]] inline float DotPadded(const float* a, const float* b, int32_t padded) {
-  Sixteen sums = Sixteen::Load(a) * Sixteen::Load(b);
-  for (int32_t i = 16; i < padded; i += 16) {
-    sums = sums + Sixteen::Load(a + i) * Sixteen::Load(b + i);
+// q . keys of kKeys positions that follow each other in the strip.
+template <int kKeys>
+[[gnu::always_inline]] inline void Dots(const float* q, const float* keys, int32_t padded,
+                                        Sixteen* dots) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kKeys; ++i) dots[i] = Sixteen::Load(q) * Sixteen::Load(keys + i * padded);
+  for (int32_t d = 16; d < padded; d += 16) {
+    const Sixteen part = Sixteen::Load(q + d);
+#pragma GCC unroll 4
+    for (int i = 0; i < kKeys; ++i) {
+      dots[i] = dots[i] + part * Sixteen::Load(keys + i * padded + d);
+    }
   }
-  return Sum(sums);
 }
 
 // scores[p] = scale * (q . key p), capped, for positions [begin, end) of the strip that the query
@@ -55,8 +72,17 @@ void WidenStrip(const AttentionChunk& chunk, const std::byte* const* rows, int32
 void ScoreStrip(const AttentionChunk& chunk, const float* q, const float* strip,
                 int32_t strip_begin, int32_t begin, int32_t end, float* scores) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
-  for (int32_t p = begin; p < end; ++p) {
-    scores[p] = DotPadded(q, strip + (p - strip_begin) * padded, padded) * chunk.scale;
+  const float* keys = strip + (begin - strip_begin) * padded;
+  int32_t p = begin;
+  for (; p + 4 <= end; p += 4, keys += 4 * padded) {
+    Sixteen dots[4];
+    Dots<4>(q, keys, padded, dots);
+    *reinterpret_cast<FourFloats*>(scores + p) = SumFour(dots) * chunk.scale;
+  }
+  for (; p < end; ++p, keys += padded) {
+    Sixteen dot;
+    Dots<1>(q, keys, padded, &dot);
+    scores[p] = Sum(dot) * chunk.scale;
   }
   if (chunk.softcap > 0.0F) SoftCapRow(scores + begin, chunk.softcap, end - begin);
 }
@@ -129,9 +155,19 @@ void AttendChunk(const AttentionChunk& chunk, float* scratch, const AttentionPar
   float* strip = scratch;
   float* scores = scratch + kStripPositions * padded;  // [queries, kAttentionChunk]
   const Span span = SeenPositions(chunk);
+  // Few queries leave little to do between two strips: short ones keep memory busy all the time.
+  const int32_t positions = chunk.queries <= 4 ? kStripPositions / 4 : kStripPositions;
+  const auto strip_end = [&](int32_t begin) {
+    return begin + positions < span.end ? begin + positions : span.end;
+  };
   const auto for_strips = [&](const std::byte* const* rows, const auto& visit) {
-    for (int32_t begin = span.begin; begin < span.end; begin += kStripPositions) {
-      const int32_t end = begin + kStripPositions < span.end ? begin + kStripPositions : span.end;
+    for (int32_t begin = span.begin; begin < span.end; begin += positions) {
+      const int32_t end = strip_end(begin);
+      if (end < span.end) {
+        PrefetchRows(chunk, rows, end, strip_end(end));
+      } else if (rows == chunk.keys) {
+        PrefetchRows(chunk, chunk.values, span.begin, strip_end(span.begin));
+      }
       WidenStrip(chunk, rows, begin, end, strip);
       for (int32_t i = 0; i < chunk.queries; ++i) {
         const int32_t seen_begin = chunk.begins[i] > begin ? chunk.begins[i] : begin;
@@ -140,6 +176,7 @@ void AttendChunk(const AttentionChunk& chunk, float* scratch, const AttentionPar
       }
     }
   };
+  PrefetchRows(chunk, chunk.keys, span.begin, strip_end(span.begin));
   for_strips(chunk.keys, [&](int32_t i, int32_t strip_begin, int32_t begin, int32_t end) {
     ScoreStrip(chunk, chunk.q + i * padded, strip, strip_begin, begin, end,
                scores + i * kAttentionChunk);

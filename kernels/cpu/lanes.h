@@ -155,14 +155,38 @@ template <int kCount>
   return one / (one + Exp(Lanes<kCount>::Broadcast(0.0F) - x));
 }
 
-// The sum, pairing lane i with i + 8, then i + 4, i + 2, i + 1.
+typedef float FourFloats __attribute__((vector_size(16), aligned(4), may_alias));
+
+// Lanes [4 * kQuarter, 4 * kQuarter + 4).
+template <int kQuarter>
+[[gnu::always_inline]] inline FourFloats Quarter(const Sixteen& x) {
+  constexpr int kFrom = 4 * kQuarter % kRegisterFloats;
+  const FloatRegister part = x.part[4 * kQuarter / kRegisterFloats];
+  return __builtin_shufflevector(part, part, kFrom, kFrom + 1, kFrom + 2, kFrom + 3);
+}
+
+// Lanes i, i + 4, i + 8, i + 12 added as (i + (i + 8)) + ((i + 4) + (i + 12)).
+[[gnu::always_inline]] inline FourFloats FoldToFour(const Sixteen& x) {
+  return (Quarter<0>(x) + Quarter<2>(x)) + (Quarter<1>(x) + Quarter<3>(x));
+}
+
+// The sum of all lanes: those of FoldToFour as (0 + 2) + (1 + 3).
 [[gnu::always_inline]] inline float Sum(const Sixteen& x) {
-  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-  float lanes[16];
-  x.Store(lanes);
-  const auto part = [&lanes](int i) { return *reinterpret_cast<const Four*>(lanes + i * 4); };
-  const Four four = (part(0) + part(2)) + (part(1) + part(3));
+  const FourFloats four = FoldToFour(x);
   return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// Sum of each of four, as Sum gives it.
+[[gnu::always_inline]] inline FourFloats SumFour(const Sixteen* x) {
+  const FourFloats a = FoldToFour(x[0]);
+  const FourFloats b = FoldToFour(x[1]);
+  const FourFloats c = FoldToFour(x[2]);
+  const FourFloats d = FoldToFour(x[3]);
+  const FourFloats ab =
+      __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  const FourFloats cd =
+      __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  return __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
 }
 
 // 16-bit floats.
@@ -194,8 +218,16 @@ template <int kCount>
   typedef uint16_t Halves __attribute__((vector_size(kRegisterFloats * 2), aligned(2), may_alias));
   Lanes<kCount> lanes;
   for (int i = 0; i < lanes.kParts; ++i) {
-    const Halves halves = *reinterpret_cast<const Halves*>(from + i * kRegisterFloats);
-    const IntRegister wide = __builtin_convertvector(halves, IntRegister);
+    const auto* part = reinterpret_cast<const Halves*>(from + i * kRegisterFloats);
+#if defined(__AVX512F__)
+    const auto wide =
+        reinterpret_cast<IntRegister>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(*part)));
+#elif defined(__AVX2__)
+    const auto wide =
+        reinterpret_cast<IntRegister>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(*part)));
+#else
+    const IntRegister wide = __builtin_convertvector(*part, IntRegister);
+#endif
     lanes.part[i] = reinterpret_cast<FloatRegister>(wide << 16);
   }
   return lanes;

@@ -367,18 +367,21 @@ struct IntProduct {
 
 template <typename Isa>
 struct F32Format : F32Layout {
+  static constexpr int64_t kElementBytes = 4;
   static Floats<Isa> Column(const std::byte* panel, int64_t c) {
     return Floats<Isa>::Load(reinterpret_cast<const float*>(panel) + c * Isa::kLanes);
   }
 };
 template <typename Isa>
 struct F16Format : F16Layout {
+  static constexpr int64_t kElementBytes = 2;
   static Floats<Isa> Column(const std::byte* panel, int64_t c) {
     return LoadHalves<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
   }
 };
 template <typename Isa>
 struct Bf16Format : Bf16Layout {
+  static constexpr int64_t kElementBytes = 2;
   static Floats<Isa> Column(const std::byte* panel, int64_t c) {
     return LoadBfloat16s<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
   }
@@ -388,6 +391,8 @@ struct Bf16Format : Bf16Layout {
 // addition, and halve the rounding error.
 template <typename Isa, typename Format>
 struct FloatProduct {
+  static constexpr int64_t kColumnBytes = Format::kElementBytes * Isa::kLanes;
+
   template <int kRows>
   static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
                            int64_t out_row, const PanelOutput& output) {
@@ -396,8 +401,13 @@ struct FloatProduct {
     Floats<Isa> odd[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Floats<Isa>::Broadcast(0.0F);
+    const int64_t ahead = x.cols * kColumnBytes;  // the same place in the next panel
     int64_t c = 0;
     for (; c + 2 <= x.cols; c += 2) {
+#pragma GCC unroll 2
+      for (int64_t line = 0; line < 2 * kColumnBytes; line += 64) {
+        __builtin_prefetch(panel + c * kColumnBytes + ahead + line);
+      }
       const Floats<Isa> first = Format::Column(panel, c);
       const Floats<Isa> second = Format::Column(panel, c + 1);
 #pragma GCC unroll 4

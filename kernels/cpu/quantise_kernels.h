@@ -2,6 +2,10 @@
 // linkage, as in lanes.h.
 #pragma once
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 
@@ -21,6 +25,13 @@ struct SixteenInts {
   IntRegister part[Sixteen::kParts];
 };
 
+typedef int32_t FourInts __attribute__((vector_size(16), aligned(4), may_alias));
+
+// Elements [from, from + 4) of a register.
+[[gnu::always_inline]] inline FourInts FourOf(const IntRegister& ints, int from) {
+  return *reinterpret_cast<const FourInts*>(reinterpret_cast<const char*>(&ints) + from * 4);
+}
+
 // The largest magnitude of 32 values; infinity or no number if one of them is that. Magnitudes of
 // floats are in the order of their bits.
 [[gnu::always_inline]] inline float LargestMagnitude(const float* x) {
@@ -32,13 +43,14 @@ struct SixteenInts {
       largest = bits > largest ? bits : largest;
     }
   }
-  int32_t lanes[kRegisterFloats];
-  std::memcpy(lanes, &largest, sizeof(lanes));
-  int32_t top = lanes[0];
-  for (int i = 1; i < kRegisterFloats; ++i) top = lanes[i] > top ? lanes[i] : top;
-  float result;
-  std::memcpy(&result, &top, sizeof(result));
-  return result;
+  FourInts top = FourOf(largest, 0);
+  for (int i = 4; i < kRegisterFloats; i += 4) {
+    const FourInts four = FourOf(largest, i);
+    top = four > top ? four : top;
+  }
+  const int32_t even = top[0] > top[2] ? top[0] : top[2];
+  const int32_t odd = top[1] > top[3] ? top[1] : top[3];
+  return __builtin_bit_cast(float, even > odd ? even : odd);
 }
 
 // x * factor rounded to whole numbers, ties to even, for results within 2^22.
@@ -57,21 +69,36 @@ struct SixteenInts {
 [[gnu::always_inline]] inline int32_t SumInts(const SixteenInts& ints) {
   IntRegister sums = ints.part[0];
   for (int p = 1; p < Sixteen::kParts; ++p) sums += ints.part[p];
-  int32_t lanes[kRegisterFloats];
-  std::memcpy(lanes, &sums, sizeof(lanes));
-  int32_t total = 0;
-  for (const int32_t lane : lanes) total += lane;
-  return total;
+  FourInts total = FourOf(sums, 0);
+  for (int i = 4; i < kRegisterFloats; i += 4) total += FourOf(sums, i);
+  return (total[0] + total[2]) + (total[1] + total[3]);
 }
 
-template <typename Narrow>
-[[gnu::always_inline]] inline void StoreInts(const SixteenInts& ints, Narrow* to) {
-  typedef Narrow Part __attribute__((vector_size(kRegisterFloats * sizeof(Narrow)),
-                                     aligned(sizeof(Narrow)), may_alias));
-  for (int p = 0; p < Sixteen::kParts; ++p) {
-    *reinterpret_cast<Part*>(to + p * kRegisterFloats) =
-        __builtin_convertvector(ints.part[p], Part);
-  }
+// Sixteen integers that fit, to 8 or 16 bits.
+[[gnu::always_inline]] inline void StoreInts(const SixteenInts& ints, int8_t* to) {
+#if defined(__SSE2__)
+  const auto* fours = reinterpret_cast<const __m128i*>(&ints);
+  const __m128i low = _mm_packs_epi32(fours[0], fours[1]);
+  const __m128i high = _mm_packs_epi32(fours[2], fours[3]);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(low, high));
+#else
+  int32_t values[16];
+  std::memcpy(values, &ints, sizeof(values));
+  for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(values[i]);
+#endif
+}
+
+[[gnu::always_inline]] inline void StoreInts(const SixteenInts& ints, int16_t* to) {
+#if defined(__SSE2__)
+  const auto* fours = reinterpret_cast<const __m128i*>(&ints);
+  auto* halves = reinterpret_cast<__m128i*>(to);
+  _mm_storeu_si128(halves, _mm_packs_epi32(fours[0], fours[1]));
+  _mm_storeu_si128(halves + 1, _mm_packs_epi32(fours[2], fours[3]));
+#else
+  int32_t values[16];
+  std::memcpy(values, &ints, sizeof(values));
+  for (int i = 0; i < 16; ++i) to[i] = static_cast<int16_t>(values[i]);
+#endif
 }
 
 // The facts of a block whose q are whole[0..1], each standing for `unit` steps of the scale.

@@ -23,6 +23,8 @@ AlignedMemory AlignedMemory::Allocate(int64_t bytes) {
     void* pages = mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return memory;
+    // Advice for those parts that are whole huge pages; refusal does no harm.
+    madvise(pages, static_cast<size_t>(rounded), MADV_HUGEPAGE);
     memory.data_ = static_cast<std::byte*>(pages);
   } else {
     const auto size = static_cast<size_t>(std::max<int64_t>(rounded, kAlignment));

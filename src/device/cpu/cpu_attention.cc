@@ -175,6 +175,26 @@ void CpuAttention::LoadQueries(const AttentionArgs& args, const Tile& tile, floa
   }
 }
 
+// Where the keys and values of positions origin + [seen.begin, seen.end) lie.
+void CpuAttention::FillRows(const AttentionArgs& args, const Tile& tile, int32_t origin, Span seen,
+                            const Scratch& scratch) {
+  const KvLayout& layout = args.pool->layout;
+  const int64_t token_bytes = layout.head_size * layout.element_bytes();
+  const int64_t plane_bytes = layout.plane_bytes();
+  const int64_t head_offset = tile.kv_head * layout.head_bytes();
+  for (int32_t p = seen.begin; p < seen.end;) {
+    const int32_t token = (origin + p) % layout.tokens_per_block;
+    const int32_t end = std::min(seen.end, p + layout.tokens_per_block - token);
+    const auto index = static_cast<size_t>((origin + p) / layout.tokens_per_block);
+    const std::byte* key = Plane(*args.pool, tile.sequence->block_table[index], args.layer, false) +
+                           head_offset + token * token_bytes;
+    for (; p < end; ++p, key += token_bytes) {
+      scratch.keys[p] = key;
+      scratch.values[p] = key + plane_bytes;
+    }
+  }
+}
+
 // Queries of the tile against one chunk.
 void CpuAttention::ComputeChunk(const AttentionArgs& args, const Tile& tile, int32_t chunk,
                                 const Scratch& scratch, const AttentionPartials& partials) const {
@@ -193,16 +213,7 @@ void CpuAttention::ComputeChunk(const AttentionArgs& args, const Tile& tile, int
     seen_begin = std::min(seen_begin, scratch.begins[i]);
     seen_end = std::max(seen_end, scratch.ends[i]);
   }
-  const int64_t token_bytes = layout.head_size * layout.element_bytes();
-  const int64_t head_offset = tile.kv_head * layout.head_bytes();
-  for (int32_t p = seen_begin; p < seen_end; ++p) {
-    const int32_t position = origin + p;
-    const BlockId block =
-        sequence.block_table[static_cast<size_t>(position / layout.tokens_per_block)];
-    const int64_t offset = head_offset + position % layout.tokens_per_block * token_bytes;
-    scratch.keys[p] = Plane(*args.pool, block, args.layer, false) + offset;
-    scratch.values[p] = Plane(*args.pool, block, args.layer, true) + offset;
-  }
+  FillRows(args, tile, origin, {seen_begin, seen_end}, scratch);
   const kernels::AttentionChunk work = {
       .queries = tile.rows * group,
       .head_size = layout.head_size,

@@ -37,6 +37,10 @@ class CpuAttention final {
     int32_t tile;
     int32_t chunk;
   };
+  struct Span {
+    int32_t begin;
+    int32_t end;
+  };
   // One thread's working memory, as pointers into its block.
   struct Scratch;
 
@@ -45,6 +49,8 @@ class CpuAttention final {
   kernels::AttentionPartials PartialsAt(float* memory) const;
   void ComputeChunk(const AttentionArgs& args, const Tile& tile, int32_t chunk,
                     const Scratch& scratch, const kernels::AttentionPartials& partials) const;
+  static void FillRows(const AttentionArgs& args, const Tile& tile, int32_t origin, Span seen,
+                       const Scratch& scratch);
   void LoadQueries(const AttentionArgs& args, const Tile& tile, float* q) const;
   void WriteOutput(const AttentionArgs& args, const Tile& tile,
                    const kernels::AttentionPartials& all) const;
