@@ -1,6 +1,8 @@
 #include "exec/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -222,10 +224,25 @@ float Sampler::FloorOfTop(int64_t count) {
 }
 
 // The last candidate of the shortest best-first list whose mass reaches mass_wanted; at least the
-// first. Halves the unordered rest instead of sorting it whole.
+// first. Never sorts more than a few: the masses of 8 classes per power of two say in which class
+// that candidate lies, then the class is halved until it is small.
 Sampler::Candidate Sampler::LastOfTopP(std::span<Candidate> ranked, double mass_wanted) const {
   constexpr size_t kSmall = 64;
+  constexpr size_t kClasses = 1024;  // of weights in [0, 1]: exponent and three bits behind it
+  const auto class_of = [](const Candidate& candidate) {
+    return std::bit_cast<uint32_t>(candidate.weight) >> 20;
+  };
+  std::array<double, kClasses> masses = {};
+  for (const Candidate& candidate : ranked) masses[class_of(candidate)] += candidate.weight;
   double before = 0.0;
+  size_t chosen = kClasses - 1;
+  for (; chosen > 0 && before + masses[chosen] < mass_wanted; --chosen) before += masses[chosen];
+  const auto end = std::partition(ranked.begin(), ranked.end(), [&](const Candidate& candidate) {
+    return class_of(candidate) == chosen;
+  });
+  // Rounding can leave the mass a hair short: then all of them are kept.
+  if (end == ranked.begin()) return *std::max_element(ranked.begin(), ranked.end(), Better);
+  ranked = ranked.first(end - ranked.begin());
   while (ranked.size() > kSmall) {
     const size_t half = ranked.size() / 2;
     std::nth_element(ranked.begin(), ranked.begin() + half, ranked.end(), Better);
