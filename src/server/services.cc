@@ -38,29 +38,15 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
                                                      const v1::TokenizeRequest* request,
                                                      v1::TokenizeResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  Status status = CheckModel(request->model());
-  if (status.ok()) {
-    status = service_.Run(request->ByteSizeLong(), [this, request, response, reactor] {
-      reactor->Finish(ToGrpc(TokenizeInto(service_, *request, response)));
-    });
-  }
-  if (!status.ok()) reactor->Finish(ToGrpc(status));
-  return reactor;
+  return Answer(context, request->model(), request->ByteSizeLong(),
+                [this, request, response] { return TokenizeInto(service_, *request, response); });
 }
 
 grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context,
                                                        const v1::DetokenizeRequest* request,
                                                        v1::DetokenizeResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  Status status = CheckModel(request->model());
-  if (status.ok()) {
-    status = service_.Run(request->ByteSizeLong(), [this, request, response, reactor] {
-      reactor->Finish(ToGrpc(DetokenizeInto(service_, *request, response)));
-    });
-  }
-  if (!status.ok()) reactor->Finish(ToGrpc(status));
-  return reactor;
+  return Answer(context, request->model(), request->ByteSizeLong(),
+                [this, request, response] { return DetokenizeInto(service_, *request, response); });
 }
 
 grpc::ServerUnaryReactor* InferenceService::GetModel(grpc::CallbackServerContext* context,
@@ -79,6 +65,19 @@ grpc::ServerUnaryReactor* InferenceService::GetModel(grpc::CallbackServerContext
     response->set_chat(model.chat_template != nullptr);
   }
   reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* InferenceService::Answer(grpc::CallbackServerContext* context,
+                                                   const std::string& model, size_t bytes,
+                                                   std::function<Status()> work) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  Status status = CheckModel(model);
+  if (status.ok()) {
+    status =
+        service_.Run(bytes, [reactor, work = std::move(work)] { reactor->Finish(ToGrpc(work())); });
+  }
+  if (!status.ok()) reactor->Finish(ToGrpc(status));
   return reactor;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "polysil/v1/admin.grpc.pb.h"
@@ -31,6 +32,10 @@ class InferenceService final : public v1::Inference::CallbackService {
 
  private:
   Status CheckModel(const std::string& model) const;
+  // Finishes the call with what `work` says, done here or, for long texts, elsewhere. Request and
+  // response live until then.
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const std::string& model,
+                                   size_t bytes, std::function<Status()> work);
 
   TextService& service_;
   const size_t output_bytes_max_;

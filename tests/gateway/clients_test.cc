@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "gateway/socket_bodies.h"
+#include "session/text_hold.h"
 
 namespace polysil {
 namespace {
@@ -232,17 +233,7 @@ TEST(HttpClients, BodiesAreBoundedTogether) {
 TEST(HttpClients, LongPromptsDoNotStopStreams) {
   GatewayRig rig(EndlessEngine(), {.threads = 1}, {.threads = 1});
   rig.engine.AllowTokens(200);
-  std::promise<void> release;
-  std::promise<void> started;
-  // Holds the one text thread, as a very long text would.
-  ASSERT_TRUE(rig.service
-                  ->Run(1 << 20,
-                        [&] {
-                          started.set_value();
-                          release.get_future().wait();
-                        })
-                  .ok());
-  started.get_future().wait();
+  TextHold hold(*rig.service);
   HttpClient long_prompt(rig.gateway->port());
   long_prompt.Post("/tokenize", "{\"prompt\":\"" + std::string(10'000'000, 'a') + "\"}");
   HttpClient stream(rig.gateway->port());
@@ -250,7 +241,7 @@ TEST(HttpClients, LongPromptsDoNotStopStreams) {
   EXPECT_EQ(stream.ReceiveHead().status, 200);
   EXPECT_TRUE(stream.ReceiveEvents(100));
   EXPECT_EQ(rig.Get("/health").status, 200);
-  release.set_value();
+  hold.Release();
   EXPECT_EQ(long_prompt.Receive().Json().at("count").as_int64(), 10'000'000);
 }
 
@@ -258,23 +249,14 @@ TEST(HttpClients, LongPromptsDoNotStopStreams) {
 TEST(HttpClients, LeavingBeforeTheTextWasRead) {
   GatewayRig rig(EndlessEngine(), {}, {.threads = 1});
   rig.engine.AllowTokens(1);
-  std::promise<void> release;
-  std::promise<void> started;
-  ASSERT_TRUE(rig.service
-                  ->Run(1 << 20,
-                        [&] {
-                          started.set_value();
-                          release.get_future().wait();
-                        })
-                  .ok());
-  started.get_future().wait();
+  TextHold hold(*rig.service);
   HttpClient client(rig.gateway->port());
   client.Post("/v1/completions",
               R"({"prompt":"hi","ignored":")" + std::string(100'000, 'x') + "\"}");
   client.Close();
   std::promise<void> after;
   ASSERT_TRUE(rig.service->Run(1 << 20, [&] { after.set_value(); }).ok());
-  release.set_value();
+  hold.Release();
   after.get_future().wait();
   EXPECT_TRUE(rig.engine.WaitUntilIdle());
 }

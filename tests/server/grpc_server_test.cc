@@ -272,7 +272,8 @@ TEST(GrpcServer, StopWaitsThenCuts) {
   rig.engine.AllowTokens(100);
   EXPECT_TRUE(stream.get().status.ok());
   stopped.get();
-  EXPECT_FALSE(rig.Generate(Ask("hi")).status.ok());
+  grpc::ClientContext too_late;
+  EXPECT_FALSE(rig.Generate(Ask("hi"), too_late).status.ok());
 
   GrpcRig other(EndlessEngine());
   other.engine.AllowTokens(2);

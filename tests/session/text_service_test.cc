@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "session/manual_rig.h"
+#include "session/text_hold.h"
 
 namespace polysil {
 namespace {
@@ -352,19 +353,10 @@ TEST(TextService, LongTextsBeyondTheBoundAreRefused) {
                           {.names = {"m"}, .tokenizer = std::make_shared<ByteTokenizer>()}, engine,
                           clock)
           .value();
-  std::promise<void> started;
-  std::promise<void> release;
-  ASSERT_TRUE(service
-                  ->Run(1 << 20,
-                        [&] {
-                          started.set_value();
-                          release.get_future().wait();
-                        })
-                  .ok());
-  started.get_future().wait();
+  TextHold hold(*service);
   ASSERT_TRUE(service->Run(1 << 20, [] {}).ok());
   EXPECT_EQ(service->Run(1 << 20, [] {}).code(), StatusCode::kResourceExhausted);
-  release.set_value();
+  hold.Release();
 }
 
 TEST(TextService, TokenizeAndDetokenize) {
