@@ -88,7 +88,8 @@ std::string ShortId(std::string_view id) {
 // One message on its way into the template.
 struct Message {
   std::string role;
-  Value fields;  // a dict
+  Value fields;                // a dict
+  bool tool_response = false;  // a tool's result as a user message
 };
 
 class Normalizer final {
@@ -102,7 +103,14 @@ class Normalizer final {
       if (!messages[i].is_object()) {
         return InvalidArgument("{} must be an object, not {}", path, KindName(messages[i]));
       }
-      RETURN_IF_ERROR(Check(messages[i].get_object(), path, &checked.emplace_back()));
+      Message message;
+      RETURN_IF_ERROR(Check(messages[i].get_object(), path, &message));
+      // Results of calls made together are one turn.
+      if (message.tool_response && !checked.empty() && checked.back().tool_response) {
+        AppendToContent(message, "\n", &checked.back());
+      } else {
+        checked.push_back(std::move(message));
+      }
     }
     PlaceSystemTexts(&checked);
     Value list = runtime_.NewList();
@@ -351,6 +359,7 @@ class Normalizer final {
     AppendContent(*message->fields.as<Dict>().Find("content"), &text);
     text.Append("\n</tool_response>", false);
     message->role = "user";
+    message->tool_response = true;
     message->fields = runtime_.NewDict();
     Set(message->fields, "role", String("user", false));
     Set(message->fields, "content", runtime_.NewString(std::move(text)));
@@ -366,46 +375,60 @@ class Normalizer final {
     }
   }
 
+  static const Value& ContentOf(const Message& message) {
+    return *message.fields.as<Dict>().Find("content");
+  }
+
+  // Adds the text of one message to that of another.
+  void AppendToContent(const Message& from, std::string_view separator, Message* to) {
+    Text text;
+    AppendContent(ContentOf(*to), &text);
+    if (!text.empty()) text.Append(separator, false);
+    AppendContent(ContentOf(from), &text);
+    Set(to->fields, "content", runtime_.NewString(std::move(text)));
+  }
+
   // Moves system texts to where the template shows them.
   void PlaceSystemTexts(std::vector<Message>* messages) {
+    constexpr std::string_view kBetween = "\n\n";
     std::vector<Message> placed;
-    Text waiting;  // for the next user message
-    const auto add = [](const Value& content, Text* text) {
-      if (!text->empty()) text->Append("\n\n", false);
-      AppendContent(content, text);
-    };
+    std::optional<Message> waiting;  // system texts for the next user message
     bool leading = true;
     for (Message& message : *messages) {
-      const Value content = *message.fields.as<Dict>().Find("content");
-      if (message.role == "system") {
-        const bool first = placed.empty();
-        if (!rules_.system_role || (!leading && !rules_.system_later)) {
-          add(content, &waiting);
-          continue;
+      const bool system = message.role == "system";
+      leading = leading && system;
+      if (system && (!rules_.system_role || (!leading && !rules_.system_later))) {
+        if (waiting) {
+          AppendToContent(message, kBetween, &*waiting);
+        } else {
+          waiting = std::move(message);
         }
-        if (leading && !first && !rules_.system_several) {
-          Text joined;
-          add(*placed.back().fields.as<Dict>().Find("content"), &joined);
-          add(content, &joined);
-          Set(placed.back().fields, "content", runtime_.NewString(std::move(joined)));
-          continue;
-        }
+      } else if (system && leading && !placed.empty() && !rules_.system_several) {
+        AppendToContent(message, kBetween, &placed.back());
       } else {
-        leading = false;
-        if (message.role == "user" && !waiting.empty()) {
-          add(content, &waiting);
-          Set(message.fields, "content", runtime_.NewString(std::exchange(waiting, Text())));
+        if (message.role == "user" && waiting) {
+          AppendToContent(message, kBetween, &*waiting);
+          Set(message.fields, "content", ContentOf(*waiting));
+          waiting.reset();
         }
+        placed.push_back(std::move(message));
       }
-      placed.push_back(std::move(message));
     }
-    if (!waiting.empty()) {
-      Message message{"user", runtime_.NewDict()};
-      Set(message.fields, "role", String("user", false));
-      Set(message.fields, "content", runtime_.NewString(std::move(waiting)));
-      placed.push_back(std::move(message));
-    }
+    if (waiting) PlaceLastSystemText(*std::move(waiting), &placed);
     *messages = std::move(placed);
+  }
+
+  // No user message follows: the text goes into the last one, or into one of its own.
+  void PlaceLastSystemText(Message text, std::vector<Message>* placed) {
+    const auto user = std::find_if(placed->rbegin(), placed->rend(),
+                                   [](const Message& message) { return message.role == "user"; });
+    if (user != placed->rend()) {
+      AppendToContent(text, "\n\n", &*user);
+      return;
+    }
+    text.role = "user";
+    Set(text.fields, "role", String("user", false));
+    placed->insert(placed->begin(), std::move(text));
   }
 
   Runtime& runtime_;

@@ -36,7 +36,11 @@ class Prober final {
     ProbeAbsent();
     ProbeSystem();
     ProbeParts();
-    result_.tools = Has(TryRender({Message("user", kUser)}, Tools()).text, kToolName);
+    // Some show tools in the system turn only.
+    result_.tools =
+        Has(TryRender({Message("user", kUser)}, Tools()).text, kToolName) ||
+        Has(TryRender({Message("system", kSystem), Message("user", kUser)}, Tools()).text,
+            kToolName);
     ProbeToolCalls();
     return result_;
   }
@@ -116,11 +120,13 @@ class Prober final {
   // The more of the call is there, and the cleaner, the higher.
   static int CallScore(const Outcome& outcome) {
     const std::string& text = outcome.text;
-    const std::string quoted = std::string("\\\"") + kArgumentKey;
     const bool arguments = Has(text, kArgumentKey) && Has(text, kArgumentValue);
     if (!outcome.ok || !Has(text, kCallName) || !arguments) return 0;
-    return 1 + (Has(text, quoted) || Has(text, "&#34;") ? 0 : 4) + (Has(text, kResult) ? 2 : 0) +
-           (Has(text, "None") ? 0 : 1);
+    const std::string key = kArgumentKey;
+    // JSON text within a JSON string, a Python dict, HTML.
+    const bool clean =
+        !Has(text, "\\\"" + key) && !Has(text, "'" + key + "'") && !Has(text, "&#34;");
+    return 1 + (clean ? 4 : 0) + (Has(text, kResult) ? 2 : 0) + (Has(text, "None") ? 0 : 1);
   }
 
   void ProbeToolCalls() {

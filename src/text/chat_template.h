@@ -53,7 +53,8 @@ class ChatTemplate {
   // Normalises the messages as docs/api.md says, then renders. raise_exception and type errors are
   // INVALID_ARGUMENT with the template's words.
   virtual StatusOr<RenderedChat> Render(const ChatInput& input) const = 0;
-  // The messages exactly as given; for tests against a reference.
+  // The variables exactly as given, in the reference's sandbox (no list or dict may be changed);
+  // for tests against a reference. `continue_final_message` is obeyed and not passed on.
   virtual StatusOr<RenderedChat> RenderRaw(const boost::json::object& variables) const = 0;
   virtual const ChatTemplateCaps& caps() const = 0;
 };

@@ -81,7 +81,10 @@ Value MissingMember(Runtime& runtime, const Value& base, const Value& key) {
 bool Element(Runtime& runtime, const Value& base, int64_t index, Value* result) {
   if (base.is_string()) {
     const Text& text = base.as<String>().text;
-    if (!runtime.Step(static_cast<int64_t>(text.size() / 64))) return false;
+    if (!runtime.StepScan(index < 0 ? text.size()
+                                    : std::min(text.size(), 4 * static_cast<size_t>(index)))) {
+      return false;
+    }
     if (index < 0) index += static_cast<int64_t>(CountCodePoints(text.view()));
     if (index < 0) return false;
     const size_t begin = OffsetOf(text.view(), static_cast<size_t>(index));
@@ -254,7 +257,7 @@ bool GetSlice(Runtime& runtime, const Value& base, const Value& start, const Val
   SliceBounds bounds{};
   if (base.is_string()) {
     const Text& text = base.as<String>().text;
-    if (!runtime.Reserve(text.size())) return false;
+    if (!runtime.StepScan(text.size())) return false;
     const auto length = static_cast<int64_t>(CountCodePoints(text.view()));
     return ResolveBounds(runtime, start, stop, step, length, &bounds) &&
            SliceString(runtime, base, bounds, result);

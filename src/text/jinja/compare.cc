@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "text/jinja/operations.h"
+#include "text/jinja/text_operations.h"
 
 namespace polysil::jinja {
 namespace {
@@ -145,8 +146,9 @@ bool Contains(Runtime& runtime, const Value& container, const Value& item, bool*
         return runtime.Fail("'in <string>' requires string as left operand, not " + TypeName(item));
       }
       const std::string& text = container.as<String>().bytes();
-      *contains = text.find(item.as<String>().bytes()) != std::string::npos;
-      return runtime.Step(static_cast<int64_t>(text.size() / 64));
+      if (!runtime.StepScan(text.size())) return false;
+      *contains = FindBytes(text, item.as<String>().bytes()) != std::string_view::npos;
+      return true;
     }
     case Kind::kDict:
       if (!CheckHashable(runtime, item)) return false;

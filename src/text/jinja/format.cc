@@ -105,7 +105,7 @@ bool Pad(Runtime& runtime, const Text& text, const FormatSpec& spec, char align_
   const size_t room = spec.width > length ? static_cast<size_t>(spec.width - length) : 0;
   size_t bytes = 0;
   if (__builtin_mul_overflow(room, spec.fill.size(), &bytes)) bytes = SIZE_MAX / 2;
-  if (!runtime.Reserve(bytes) || !runtime.Reserve(text.size()) || !runtime.Room(out->size())) {
+  if (!runtime.Reserve(bytes) || !runtime.StepScan(text.size()) || !runtime.Room(out->size())) {
     return false;
   }
   const char align = spec.align == '\0' ? align_default : spec.align;

@@ -40,18 +40,26 @@ bool ArgumentReader::OptionalBool(std::string_view name, bool otherwise) {
 
 int64_t ArgumentReader::OptionalInt(std::string_view name, int64_t otherwise) {
   const Value* value = Optional(name);
-  if (value == nullptr) return otherwise;
-  if (const std::optional<int64_t> number = ToInt64(*value); number) return *number;
-  if (value->is(Kind::kBigInt)) return IsNegative(*value) ? INT64_MIN : INT64_MAX;
+  return value == nullptr ? otherwise : ToInt(*value);
+}
+
+int64_t ArgumentReader::RequiredInt(std::string_view name) {
+  const Value* value = Required(name);
+  return value == nullptr ? 0 : ToInt(*value);
+}
+
+int64_t ArgumentReader::ToInt(const Value& value) {
+  if (const std::optional<int64_t> number = ToInt64(value); number) return *number;
+  if (value.is(Kind::kBigInt)) return IsNegative(value) ? INT64_MIN : INT64_MAX;
   if (!failed_) {
     failed_ = true;
-    if (value->is_undefined()) {
-      runtime_.FailUndefined(*value);
+    if (value.is_undefined()) {
+      runtime_.FailUndefined(value);
     } else {
-      runtime_.Fail("'" + TypeName(*value) + "' object cannot be interpreted as an integer");
+      runtime_.Fail("'" + TypeName(value) + "' object cannot be interpreted as an integer");
     }
   }
-  return otherwise;
+  return 0;
 }
 
 bool ArgumentReader::Done() {

@@ -36,6 +36,7 @@ class ArgumentReader final {
   const Value* Required(std::string_view name);
   bool OptionalBool(std::string_view name, bool otherwise);
   int64_t OptionalInt(std::string_view name, int64_t otherwise);
+  int64_t RequiredInt(std::string_view name);
   // False where an argument is left over, or was missing or of a wrong type.
   [[nodiscard]] bool Done();
 
@@ -46,6 +47,8 @@ class ArgumentReader final {
   size_t position_ = 0;
   size_t keywords_used_ = 0;
   bool failed_ = false;
+
+  int64_t ToInt(const Value& value);
 };
 
 using FilterFunction = bool (*)(Runtime&, const Value& input, const Arguments&, Value* result);

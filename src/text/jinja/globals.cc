@@ -14,10 +14,8 @@ constexpr int64_t kRangeMax = 100'000;
 bool MakeRange(Runtime& runtime, const Arguments& arguments, Value* result) {
   ArgumentReader reader(runtime, "range", arguments);
   int64_t start = 0;
-  int64_t stop = reader.OptionalInt({}, 0);
+  int64_t stop = reader.RequiredInt({});
   int64_t step = 1;
-  if (arguments.positional.empty())
-    return runtime.Fail("range expected at least 1 argument, got 0");
   if (arguments.positional.size() > 1) {
     start = stop;
     stop = reader.OptionalInt({}, 0);

@@ -102,6 +102,11 @@ bool Interpreter::Emit(const Value& value) {
   return ok && runtime_.Room(0);
 }
 
+bool Interpreter::EmitString(const Value& value) {
+  if (value.is_string()) return Emit(value);
+  return runtime_.Fail("sequence item 0: expected str instance, " + TypeName(value) + " found");
+}
+
 Interpreter::Flow Interpreter::Exec(const Body& body) {
   for (const StmtPtr& statement : body) {
     if (const Flow flow = ExecStatement(*statement); flow != Flow::kNext) return flow;
@@ -192,7 +197,6 @@ Interpreter::Flow Interpreter::ExecLoopBody(const ForStmt& statement, Loop& loop
   Flow flow = Flow::kNext;
   bool any = false;
   while (flow != Flow::kBreak && loop.Next(&item)) {
-    any = true;
     // Every iteration starts afresh. The scope is used again unless a macro has kept it.
     if (scope_.object() != outer.object() && scope_.unique()) {
       scope_.as<Scope>().variables.clear();
@@ -201,6 +205,8 @@ Interpreter::Flow Interpreter::ExecLoopBody(const ForStmt& statement, Loop& loop
     }
     Store(kLoopId, Value(&loop));
     flow = Assign(statement.target, item) ? Exec(statement.body) : Flow::kError;
+    // As in Jinja, an iteration that break or continue cut short does not keep `else` from running.
+    any = any || flow == Flow::kNext;
     if (flow == Flow::kError || !runtime_.Room(0)) break;
   }
   scope_ = outer;
@@ -264,7 +270,8 @@ Interpreter::Flow Interpreter::ExecFilterBlock(const FilterBlockStmt& statement)
   Value body;
   const Flow flow = Capture(statement.body, &body);
   if (flow != Flow::kNext) return flow;
-  return ApplyBlockFilter(*statement.filter, &body) && Emit(body) ? Flow::kNext : Flow::kError;
+  return ApplyBlockFilter(*statement.filter, &body) && EmitString(body) ? Flow::kNext
+                                                                        : Flow::kError;
 }
 
 bool Interpreter::ExecMacro(const MacroStmt& statement) {
@@ -275,7 +282,8 @@ bool Interpreter::ExecMacro(const MacroStmt& statement) {
 bool Interpreter::ExecCallBlock(const CallBlockStmt& statement) {
   const Value caller(runtime_.heap().New<Macro>(*this, statement.caller, scope_));
   Value result;
-  return EvalCall(static_cast<const CallExpr&>(*statement.call), &caller, &result) && Emit(result);
+  return EvalCall(static_cast<const CallExpr&>(*statement.call), &caller, &result) &&
+         EmitString(result);
 }
 
 Interpreter::Flow Interpreter::ExecWith(const WithStmt& statement) {

@@ -68,6 +68,8 @@ class Interpreter final {
   bool ApplyBlockFilter(const Expr& filter, Value* body);
 
   bool Emit(const Value& value);
+  // The output of a filter or call block, which is not converted.
+  bool EmitString(const Value& value);
   bool EmitData(const std::string& data);
 
   bool Eval(const Expr& expr, Value* result);

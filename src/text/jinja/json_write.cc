@@ -110,7 +110,7 @@ class JsonWriter final {
   }
 
   bool WriteString(const Text& text) {
-    if (!runtime_.Reserve(text.size())) return false;
+    if (!runtime_.StepScan(text.size())) return false;
     out_->Append("\"", false);
     std::string escaped;
     for (size_t at = 0; at < text.size();) {

@@ -115,7 +115,7 @@ bool RoundFilter(Runtime& runtime, const Value& input, const Arguments& argument
 
 bool LengthFilter(Runtime& runtime, const Value& input, const Arguments& arguments, Value* result) {
   if (!ArgumentReader(runtime, "length", arguments).Done()) return false;
-  if (input.is_string() && !runtime.Reserve(input.as<String>().text.size())) return false;
+  if (input.is_string() && !runtime.StepScan(input.as<String>().text.size())) return false;
   std::string error;
   const std::optional<int64_t> length = Length(input, &error);
   if (!length) return runtime.Fail(std::move(error));
@@ -152,7 +152,7 @@ bool WordCountFilter(Runtime& runtime, const Value& input, const Arguments& argu
     at += c.bytes;
   }
   *result = Value::Int(words, TaintOf(string));
-  return runtime.Step(static_cast<int64_t>(text.size() / 16));
+  return runtime.StepScan(text.size());
 }
 
 bool FileSizeFilter(Runtime& runtime, const Value& input, const Arguments& arguments,
@@ -169,8 +169,7 @@ bool FileSizeFilter(Runtime& runtime, const Value& input, const Arguments& argum
   if (*bytes == 1) {
     text = "1 Byte";
   } else if (*bytes < base) {
-    text = FormatFloat(std::trunc(*bytes));
-    text = text.substr(0, text.find('.')) + " Bytes";
+    text = FormatInt(IntFromDouble(runtime.heap(), *bytes)) + " Bytes";
   } else {
     const std::string_view prefixes = binary ? "KMGTPEZY" : "kMGTPEZY";
     double unit = base;

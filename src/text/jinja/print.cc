@@ -153,7 +153,7 @@ bool AppendRepr(Runtime& runtime, const Value& value, Text* out) {
       return true;
     case Kind::kString: {
       const auto& string = value.as<String>();
-      if (!runtime.Reserve(string.text.size())) return false;
+      if (!runtime.StepScan(string.text.size())) return false;
       if (string.markup) out->Append("Markup(", false);
       AppendQuoted(string.text, out);
       if (string.markup) out->Append(")", false);
@@ -262,7 +262,7 @@ bool AppendEscaped(Runtime& runtime, const Value& value, Text* out) {
     }
     out->Append(escaped, untrusted);
   });
-  return runtime.Reserve(out->size());
+  return runtime.StepScan(plain.size());
 }
 
 }  // namespace polysil::jinja

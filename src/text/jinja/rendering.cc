@@ -19,6 +19,7 @@ void Rendering::SetVariable(std::string_view name, Value value) {
 
 StatusOr<Text> Rendering::Run() {
   RETURN_IF_ERROR(error());
+  runtime_.GrowBudget(runtime_.heap().bytes());
   Text out;
   Interpreter interpreter(ast_, runtime_);
   const bool ok = interpreter.Run(variables_.as<Dict>(), &out);

@@ -1,5 +1,7 @@
 #include "text/jinja/runtime.h"
 
+#include <utility>
+
 #include "text/jinja/operations.h"
 
 namespace polysil::jinja {
@@ -15,17 +17,27 @@ bool Runtime::Raise(std::string message) {
   return Fail(std::move(message));
 }
 
+bool Runtime::TakeError(std::string* error) {
+  if (!failed_ || exhausted_ || raised_) return false;
+  *error = std::exchange(error_, {});
+  failed_ = false;
+  return true;
+}
+
 bool Runtime::FailUndefined(const Value& undefined) {
   return Fail(UndefinedMessage(undefined));
 }
 
 bool Runtime::FailSteps() {
-  return Fail("rendering takes more than " + std::to_string(limits_.steps_max) + " steps");
+  exhausted_ = true;
+  return Fail("rendering takes more than " + std::to_string(steps_max_) + " steps");
 }
 bool Runtime::FailBytes() {
-  return Fail("rendering needs more than " + std::to_string(limits_.bytes_max) + " bytes");
+  exhausted_ = true;
+  return Fail("rendering needs more than " + std::to_string(bytes_max_) + " bytes");
 }
 bool Runtime::FailDepth() {
+  exhausted_ = true;
   return Fail("maximum recursion depth exceeded");
 }
 

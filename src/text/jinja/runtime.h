@@ -21,14 +21,26 @@ enum class Dialect : uint8_t { kReference, kServing };
 struct RenderLimits {
   int64_t steps_max = 20'000'000;        // about half a second of evaluation
   size_t bytes_max = size_t{256} << 20;  // of all live values, the output included
-  int depth_max = 1500;  // of evaluation; a macro that calls itself uses about eight a level
+  int depth_max = 1000;  // of evaluation; a macro that calls itself uses about five a level
 };
 
 class Runtime {
  public:
   Runtime(Dialect dialect, const RenderLimits& limits, const std::tm& now)
-      : dialect_(dialect), limits_(limits), steps_left_(limits.steps_max), now_(now) {}
+      : dialect_(dialect),
+        depth_max_(limits.depth_max),
+        steps_max_(limits.steps_max),
+        steps_left_(limits.steps_max),
+        bytes_max_(limits.bytes_max),
+        now_(now) {}
   virtual ~Runtime() = default;
+
+  // A larger input may take more. Called once, when the variables are made.
+  void GrowBudget(size_t input_bytes) {
+    steps_max_ += kGrowth * static_cast<int64_t>(input_bytes);
+    steps_left_ += kGrowth * static_cast<int64_t>(input_bytes);
+    bytes_max_ += static_cast<size_t>(kGrowth) * input_bytes;
+  }
 
   Heap& heap() { return heap_; }
   bool serving() const { return dialect_ == Dialect::kServing; }
@@ -39,15 +51,16 @@ class Runtime {
     steps_left_ -= steps;
     return steps_left_ >= 0 || FailSteps();
   }
+  // For work on every character of `bytes`, which costs more than a copy.
+  bool StepScan(size_t bytes) { return Step(static_cast<int64_t>(bytes / 8)); }
   // To be asked before `bytes` are copied or allocated.
   bool Reserve(size_t bytes) {
     return Room(bytes) && Step(static_cast<int64_t>(bytes / kBytesPerStep));
   }
   // Whether `bytes` more may be alive.
   bool Room(size_t bytes) {
-    return bytes <= limits_.bytes_max && heap_.bytes() + bytes_pending_ <= limits_.bytes_max - bytes
-               ? true
-               : FailBytes();
+    return (bytes <= bytes_max_ && heap_.bytes() + bytes_pending_ <= bytes_max_ - bytes) ||
+           FailBytes();
   }
   // Output that is not (or no longer) in a value.
   void AddPending(size_t bytes) { bytes_pending_ += bytes; }
@@ -59,6 +72,8 @@ class Runtime {
   bool Raise(std::string message);
 
   bool failed() const { return failed_; }
+  // Takes the error back, for later. Not possible once the budget is used up.
+  bool TakeError(std::string* error);
   bool raised() const { return raised_; }
   const std::string& error() const { return error_; }
 
@@ -80,11 +95,13 @@ class Runtime {
   bool Recharge(const Value& container);
 
   // Levels of evaluation, so that no input overflows the stack.
-  bool Enter() { return ++depth_ <= limits_.depth_max || FailDepth(); }
+  bool Enter() { return ++depth_ <= depth_max_ || FailDepth(); }
   void Leave() { --depth_; }
 
  private:
   static constexpr size_t kBytesPerStep = 128;
+  // Passes over the whole input, with some work on each character, that a template may make.
+  static constexpr int64_t kGrowth = 16;
 
   bool FailSteps();
   bool FailBytes();
@@ -92,14 +109,17 @@ class Runtime {
 
   Heap heap_;  // first: everything below may refer to it
   const Dialect dialect_;
-  const RenderLimits limits_;
+  const int depth_max_;
+  int64_t steps_max_;
   int64_t steps_left_;
+  size_t bytes_max_;
   size_t bytes_pending_ = 0;
   int depth_ = 0;
   const std::tm now_;
   std::string error_;
   bool failed_ = false;
   bool raised_ = false;
+  bool exhausted_ = false;
 };
 
 class DepthGuard final {

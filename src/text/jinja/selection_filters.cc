@@ -36,7 +36,6 @@ bool MapAttribute(Runtime& runtime, const Value& input, const Arguments& argumen
 }
 
 bool MapFilter(Runtime& runtime, const Value& input, const Arguments& arguments, Value* result) {
-  *result = runtime.NewGenerator();
   if (!Truth(input)) return true;
   if (arguments.positional.empty() && arguments.Keyword("attribute") != nullptr) {
     return MapAttribute(runtime, input, arguments, result);
@@ -63,7 +62,6 @@ bool MapFilter(Runtime& runtime, const Value& input, const Arguments& arguments,
 
 template <bool kKeep, bool kAttribute>
 bool SelectFilter(Runtime& runtime, const Value& input, const Arguments& arguments, Value* result) {
-  *result = runtime.NewGenerator();
   if (!Truth(input)) return true;
   if (kAttribute && arguments.positional.empty()) {
     return runtime.Fail("Missing parameter for attribute name");
@@ -92,11 +90,11 @@ bool SelectFilter(Runtime& runtime, const Value& input, const Arguments& argumen
 }
 
 constexpr Filter kFilters[] = {
-    {"map", MapFilter},
-    {"reject", SelectFilter<false, false>},
-    {"rejectattr", SelectFilter<false, true>},
-    {"select", SelectFilter<true, false>},
-    {"selectattr", SelectFilter<true, true>},
+    {"map", Lazily<MapFilter>},
+    {"reject", Lazily<SelectFilter<false, false>>},
+    {"rejectattr", Lazily<SelectFilter<false, true>>},
+    {"select", Lazily<SelectFilter<true, false>>},
+    {"selectattr", Lazily<SelectFilter<true, true>>},
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ std::vector<Value>& ItemsOf(const Value& value) {
 bool SortKey(Runtime& runtime, bool case_sensitive, Value* key) {
   if (case_sensitive || !key->is_string()) return true;
   const Text& text = key->as<String>().text;
-  if (!runtime.Reserve(text.size())) return false;
+  if (!runtime.StepScan(text.size())) return false;
   *key = runtime.NewString(Lower(text));
   return true;
 }
@@ -56,7 +56,6 @@ bool LastFilter(Runtime& runtime, const Value& input, const Arguments& arguments
   if (!ArgumentReader(runtime, "last", arguments).Done() || !CheckReversible(runtime, input)) {
     return false;
   }
-  if (input.is_undefined()) return runtime.Fail("'Undefined' object is not reversible");
   std::vector<Value> items;
   if (input.is_string() && !input.as<String>().text.empty()) {
     return GetItem(runtime, input, Value::Int(-1), result);
@@ -75,7 +74,6 @@ bool ListFilter(Runtime& runtime, const Value& input, const Arguments& arguments
 
 bool ItemsFilter(Runtime& runtime, const Value& input, const Arguments& arguments, Value* result) {
   if (!ArgumentReader(runtime, "items", arguments).Done()) return false;
-  *result = runtime.NewGenerator();
   if (input.is_undefined()) return true;
   if (!input.is_dict()) return runtime.Fail("Can only get item pairs from a mapping.");
   Value view;
@@ -136,7 +134,7 @@ bool SortFilter(Runtime& runtime, const Value& input, const Arguments& arguments
         return false;
       }
     }
-    keys.push_back(paths.size() == 1 ? ItemsOf(key)[0] : std::move(key));
+    keys.push_back(std::move(key));
   }
   if (!SortByKeys(runtime, keys, reverse, &ItemsOf(list))) return false;
   *result = std::move(list);
@@ -149,7 +147,6 @@ bool UniqueFilter(Runtime& runtime, const Value& input, const Arguments& argumen
   const Value* attribute = reader.Optional("attribute");
   Iteration iteration;
   if (!reader.Done() || !iteration.Start(runtime, input)) return false;
-  *result = runtime.NewGenerator();
   std::set<Value, KeyLess> seen;
   Value item;
   while (iteration.Next(runtime, &item)) {
@@ -225,7 +222,7 @@ bool ReverseFilter(Runtime& runtime, const Value& input, const Arguments& argume
     return runtime.Fail("argument must be iterable");
   }
   // What Python cannot turn around in place becomes a list, everything else an iterator.
-  const bool list = input.is(Kind::kGenerator) || input.is_undefined();
+  const bool list = input.is(Kind::kGenerator);
   *result = list ? runtime.NewList()
                  : runtime.NewGenerator(input.is_list() ? "list_reverseiterator" : "reversed");
   if (!Collect(runtime, input, &ItemsOf(*result))) return false;
@@ -235,11 +232,10 @@ bool ReverseFilter(Runtime& runtime, const Value& input, const Arguments& argume
 
 bool BatchFilter(Runtime& runtime, const Value& input, const Arguments& arguments, Value* result) {
   ArgumentReader reader(runtime, "batch", arguments);
-  const int64_t size = reader.OptionalInt("linecount", 0);
+  const int64_t size = reader.RequiredInt("linecount");
   const Value* fill = reader.Optional("fill_with");
   std::vector<Value> items;
   if (!reader.Done() || !Collect(runtime, input, &items)) return false;
-  *result = runtime.NewGenerator();
   Value batch = runtime.NewList();
   for (const Value& item : items) {
     if (static_cast<int64_t>(ItemsOf(batch).size()) == size) {
@@ -262,12 +258,11 @@ bool BatchFilter(Runtime& runtime, const Value& input, const Arguments& argument
 
 bool SliceFilter(Runtime& runtime, const Value& input, const Arguments& arguments, Value* result) {
   ArgumentReader reader(runtime, "slice", arguments);
-  const int64_t slices = reader.OptionalInt("slices", 0);
+  const int64_t slices = reader.RequiredInt("slices");
   const Value* fill = reader.Optional("fill_with");
   std::vector<Value> items;
   if (!reader.Done() || !Collect(runtime, input, &items)) return false;
   if (slices == 0) return runtime.Fail("integer division or modulo by zero");
-  *result = runtime.NewGenerator();
   if (slices < 0) return true;
   const auto length = static_cast<int64_t>(items.size());
   const int64_t each = length / slices;
@@ -369,12 +364,22 @@ bool AttrFilter(Runtime& runtime, const Value& input, const Arguments& arguments
 }
 
 constexpr Filter kFilters[] = {
-    {"attr", AttrFilter},         {"batch", BatchFilter},        {"dictsort", DictSortFilter},
-    {"first", FirstFilter},       {"groupby", GroupByFilter},    {"items", ItemsFilter},
-    {"join", JoinFilter},         {"last", LastFilter},          {"list", ListFilter},
-    {"max", ExtremeFilter<true>}, {"min", ExtremeFilter<false>}, {"reverse", ReverseFilter},
-    {"slice", SliceFilter},       {"sort", SortFilter},          {"sum", SumFilter},
-    {"unique", UniqueFilter},
+    {"attr", AttrFilter},
+    {"batch", Lazily<BatchFilter>},
+    {"dictsort", DictSortFilter},
+    {"first", FirstFilter},
+    {"groupby", GroupByFilter},
+    {"items", Lazily<ItemsFilter>},
+    {"join", JoinFilter},
+    {"last", LastFilter},
+    {"list", ListFilter},
+    {"max", ExtremeFilter<true>},
+    {"min", ExtremeFilter<false>},
+    {"reverse", ReverseFilter},
+    {"slice", Lazily<SliceFilter>},
+    {"sort", SortFilter},
+    {"sum", SumFilter},
+    {"unique", Lazily<UniqueFilter>},
 };
 
 }  // namespace

@@ -34,7 +34,8 @@ bool ExpectString(Runtime& runtime, const Value& value, std::string_view what) {
 template <Text (*kMap)(const Text&)>
 bool MapText(Runtime& runtime, const Value& self, const Arguments& arguments, Value* result) {
   // Upper case may be three times as long.
-  if (!NoArguments(runtime, "str method", arguments) || !runtime.Reserve(3 * TextOf(self).size())) {
+  if (!NoArguments(runtime, "str method", arguments) || !runtime.Reserve(3 * TextOf(self).size()) ||
+      !runtime.StepScan(TextOf(self).size())) {
     return false;
   }
   *result = Like(runtime, self, kMap(TextOf(self)));
@@ -45,7 +46,7 @@ template <bool kLeft, bool kRight>
 bool StripMethod(Runtime& runtime, const Value& self, const Arguments& arguments, Value* result) {
   ArgumentReader reader(runtime, "strip", arguments);
   const Value* characters = reader.Optional({});
-  if (!reader.Done() || !runtime.Reserve(TextOf(self).size())) return false;
+  if (!reader.Done() || !runtime.StepScan(TextOf(self).size())) return false;
   std::optional<std::string_view> set;
   if (characters != nullptr && !characters->is_none()) {
     if (!ExpectString(runtime, *characters, "strip arg")) return false;
@@ -75,7 +76,7 @@ bool SplitMethod(Runtime& runtime, const Value& self, const Arguments& arguments
   ArgumentReader reader(runtime, kFromRight ? "rsplit" : "split", arguments);
   const Value* separator = reader.Optional("sep");
   const int64_t splits_max = reader.OptionalInt("maxsplit", -1);
-  if (!reader.Done() || !runtime.Reserve(2 * TextOf(self).size())) return false;
+  if (!reader.Done() || !runtime.StepScan(TextOf(self).size())) return false;
   const Text& text = TextOf(self);
   std::vector<Text> parts;
   if (separator == nullptr || separator->is_none()) {
@@ -98,7 +99,7 @@ bool SplitLinesMethod(Runtime& runtime, const Value& self, const Arguments& argu
   const bool keep_ends = reader.OptionalBool("keepends", false);
   const std::string& bytes = TextOf(self).bytes();
   const auto breaks = static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n'));
-  if (!reader.Done() || !runtime.Reserve(2 * bytes.size()) || !ReserveParts(runtime, breaks + 1)) {
+  if (!reader.Done() || !runtime.StepScan(bytes.size()) || !ReserveParts(runtime, breaks + 1)) {
     return false;
   }
   *result = ListOfTexts(runtime, self, SplitLines(TextOf(self), keep_ends), Kind::kList);
@@ -111,7 +112,7 @@ bool PartitionMethod(Runtime& runtime, const Value& self, const Arguments& argum
   ArgumentReader reader(runtime, "partition", arguments);
   const Value* separator = reader.Required({});
   if (!reader.Done() || !ExpectString(runtime, *separator, "separator") ||
-      !runtime.Reserve(TextOf(self).size())) {
+      !runtime.StepScan(TextOf(self).size())) {
     return false;
   }
   const Text& text = TextOf(self);
@@ -137,10 +138,11 @@ bool ReadBounds(Runtime& runtime, ArgumentReader& reader, std::string_view text,
                 size_t* end) {
   const Value* start = reader.Optional({});
   const Value* stop = reader.Optional({});
-  if (!reader.Done() || !runtime.Reserve(text.size())) return false;
+  if (!reader.Done()) return false;
   *begin = 0;
   *end = text.size();
   if (start == nullptr && stop == nullptr) return true;
+  if (!runtime.StepScan(text.size())) return false;
   const auto length = static_cast<int64_t>(CountCodePoints(text));
   const auto resolve = [&](const Value* value, int64_t otherwise) {
     if (value == nullptr || value->is_none()) return otherwise;
@@ -168,7 +170,7 @@ bool FindMethodOfStr(Runtime& runtime, const Value& self, const Arguments& argum
   size_t begin = 0;
   size_t end = 0;
   if (!ReadBounds(runtime, reader, text, &begin, &end)) return false;
-  if (!ExpectString(runtime, *part, "argument")) return false;
+  if (!ExpectString(runtime, *part, "argument") || !runtime.StepScan(text.size())) return false;
   size_t at = std::string_view::npos;
   if (begin != std::string_view::npos) {
     const std::string_view window = text.substr(0, end);
@@ -190,7 +192,7 @@ bool CountMethod(Runtime& runtime, const Value& self, const Arguments& arguments
   size_t begin = 0;
   size_t end = 0;
   if (!ReadBounds(runtime, reader, text, &begin, &end)) return false;
-  if (!ExpectString(runtime, *part, "argument")) return false;
+  if (!ExpectString(runtime, *part, "argument") || !runtime.StepScan(text.size())) return false;
   const size_t count =
       begin == std::string_view::npos
           ? 0
@@ -247,7 +249,10 @@ bool ReplaceMethod(Runtime& runtime, const Value& self, const Arguments& argumen
   if (markup && !AppendEscaped(runtime, *replacement, &escaped)) return false;
   const Text& text = markup ? escaped : TextOf(*replacement);
   const std::string_view bytes = TextOf(*old).view();
-  if (!runtime.Reserve(ReplaceSize(TextOf(self), bytes, text.size(), count))) return false;
+  if (!runtime.StepScan(TextOf(self).size()) ||
+      !runtime.Reserve(ReplaceSize(TextOf(self), bytes, text.size(), count))) {
+    return false;
+  }
   *result = Like(runtime, self, Replace(TextOf(self), bytes, text, count));
   return true;
 }
@@ -284,11 +289,9 @@ template <char kAlign>
 bool PadMethod(Runtime& runtime, const Value& self, const Arguments& arguments, Value* result) {
   ArgumentReader reader(runtime, "str method", arguments);
   FormatSpec spec;
-  if (reader.Required({}) == nullptr) return reader.Done();
-  ArgumentReader again(runtime, "str method", arguments);
-  spec.width = again.OptionalInt({}, 0);
-  const Value* fill = again.Optional({});
-  if (!again.Done()) return false;
+  spec.width = reader.RequiredInt({});
+  const Value* fill = reader.Optional({});
+  if (!reader.Done()) return false;
   if (fill != nullptr) {
     if (!ExpectString(runtime, *fill, "the fill character")) return false;
     spec.fill = TextOf(*fill);
@@ -305,7 +308,7 @@ bool PadMethod(Runtime& runtime, const Value& self, const Arguments& arguments, 
 
 bool ZfillMethod(Runtime& runtime, const Value& self, const Arguments& arguments, Value* result) {
   ArgumentReader reader(runtime, "zfill", arguments);
-  const int64_t width = reader.OptionalInt({}, 0);
+  const int64_t width = reader.RequiredInt({});
   if (!reader.Done()) return false;
   const Text& text = TextOf(self);
   const auto length = static_cast<int64_t>(CountCodePoints(text.view()));
@@ -341,7 +344,7 @@ bool ExpandTabsMethod(Runtime& runtime, const Value& self, const Arguments& argu
     at += c.bytes;
   }
   *result = Like(runtime, self, std::move(out));
-  return runtime.Reserve(text.size());
+  return runtime.StepScan(text.size());
 }
 
 template <bool kSuffix>
@@ -363,7 +366,8 @@ bool RemoveAffixMethod(Runtime& runtime, const Value& self, const Arguments& arg
 template <bool (*kIs)(uint32_t)>
 bool AllMethod(Runtime& runtime, const Value& self, const Arguments& arguments, Value* result) {
   const std::string_view text = TextOf(self).view();
-  if (!NoArguments(runtime, "str method", arguments) || !runtime.Reserve(text.size())) return false;
+  if (!NoArguments(runtime, "str method", arguments) || !runtime.StepScan(text.size()))
+    return false;
   bool all = !text.empty() || kIs == &IsPrintable;
   for (size_t at = 0; all && at < text.size();) {
     const CodePoint c = DecodeAt(text, at);
@@ -380,7 +384,7 @@ bool IsAlphanumeric(uint32_t c) {
 
 bool IsAsciiMethod(Runtime& runtime, const Value& self, const Arguments& arguments, Value* result) {
   const std::string& text = TextOf(self).bytes();
-  if (!NoArguments(runtime, "isascii", arguments) || !runtime.Reserve(text.size())) return false;
+  if (!NoArguments(runtime, "isascii", arguments) || !runtime.StepScan(text.size())) return false;
   *result = Value::Bool(std::all_of(text.begin(), text.end(), [](char c) { return c >= 0; }));
   return true;
 }
@@ -388,7 +392,7 @@ bool IsAsciiMethod(Runtime& runtime, const Value& self, const Arguments& argumen
 bool IsIdentifierMethod(Runtime& runtime, const Value& self, const Arguments& arguments,
                         Value* result) {
   const std::string_view text = TextOf(self).view();
-  if (!NoArguments(runtime, "isidentifier", arguments) || !runtime.Reserve(text.size())) {
+  if (!NoArguments(runtime, "isidentifier", arguments) || !runtime.StepScan(text.size())) {
     return false;
   }
   bool all = !text.empty() && IsIdentifierStart(DecodeAt(text, 0).value);
@@ -403,7 +407,7 @@ bool IsIdentifierMethod(Runtime& runtime, const Value& self, const Arguments& ar
 
 template <char kCase>
 bool CaseMethod(Runtime& runtime, const Value& self, const Arguments& arguments, Value* result) {
-  if (!NoArguments(runtime, "str method", arguments) || !runtime.Reserve(TextOf(self).size())) {
+  if (!NoArguments(runtime, "str method", arguments) || !runtime.StepScan(TextOf(self).size())) {
     return false;
   }
   *result = Value::Bool(HasCase(TextOf(self).view(), kCase));

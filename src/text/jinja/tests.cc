@@ -141,14 +141,18 @@ bool OrderedBy(Runtime& runtime, const Value& input, const Arguments& arguments,
 }
 
 bool ExistsFilter(Runtime& runtime, const Value& input, const Arguments& arguments, bool* result) {
-  if (!ArgumentReader(runtime, "filter", arguments).Done()) return false;
+  if (!ArgumentReader(runtime, "filter", arguments).Done() || !CheckHashable(runtime, input)) {
+    return false;
+  }
   const Filter* filter = input.is_string() ? FindFilter(input.as<String>().bytes()) : nullptr;
   *result = filter != nullptr && (runtime.serving() || !filter->extension);
   return true;
 }
 
 bool ExistsTest(Runtime& runtime, const Value& input, const Arguments& arguments, bool* result) {
-  if (!ArgumentReader(runtime, "test", arguments).Done()) return false;
+  if (!ArgumentReader(runtime, "test", arguments).Done() || !CheckHashable(runtime, input)) {
+    return false;
+  }
   *result = input.is_string() && FindTest(input.as<String>().bytes()) != nullptr;
   return true;
 }

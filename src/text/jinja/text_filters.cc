@@ -45,7 +45,7 @@ bool AsMethodWith(Runtime& runtime, const Value& input, const Arguments& argumen
 bool TitleFilter(Runtime& runtime, const Value& input, const Arguments& arguments, Value* result) {
   Value string;
   if (!ArgumentReader(runtime, "title", arguments).Done() || !ToString(runtime, input, &string) ||
-      !runtime.Reserve(3 * TextOf(string).size())) {
+      !runtime.Reserve(3 * TextOf(string).size()) || !runtime.StepScan(TextOf(string).size())) {
     return false;
   }
   const Text& text = TextOf(string);
@@ -86,7 +86,10 @@ bool ReplaceFilter(Runtime& runtime, const Value& input, const Arguments& argume
     return false;
   }
   const int64_t times = count == nullptr || count->is_none() ? -1 : ToInt64(*count).value_or(-1);
-  if (!runtime.Reserve(ReplaceSize(text, old_text.view(), new_text.size(), times))) return false;
+  if (!runtime.StepScan(text.size()) ||
+      !runtime.Reserve(ReplaceSize(text, old_text.view(), new_text.size(), times))) {
+    return false;
+  }
   *result = runtime.NewString(Replace(text, old_text.view(), new_text, times));
   return true;
 }
@@ -139,7 +142,7 @@ bool IndentFilter(Runtime& runtime, const Value& input, const Arguments& argumen
     indent = Text::Trusted(std::string(count, ' '));
   }
   Text text = TextOf(input);
-  if (!runtime.Reserve(2 * text.size())) return false;
+  if (!runtime.Reserve(2 * text.size()) || !runtime.StepScan(text.size())) return false;
   text.Append("\n", false);
   const std::vector<Text> lines = SplitLines(text, false);
   size_t bytes = 0;
@@ -185,13 +188,6 @@ bool TruncateFilter(Runtime& runtime, const Value& input, const Arguments& argum
   const Value* end = reader.Optional("end");
   const Value* leeway_given = reader.Optional("leeway");
   if (!reader.Done()) return false;
-  if (!input.is_string()) {
-    if (input.is_undefined()) {
-      *result = input;
-      return true;
-    }
-    return runtime.Fail("object of type '" + TypeName(input) + "' has no len()");
-  }
   Text end_text = Text::Trusted("...");
   if (end != nullptr) {
     end_text = Text();
@@ -204,14 +200,22 @@ bool TruncateFilter(Runtime& runtime, const Value& input, const Arguments& argum
     return runtime.Fail("expected length >= " + std::to_string(end_length) + ", got " +
                         std::to_string(length));
   }
-  const Text& text = TextOf(input);
-  if (!runtime.Reserve(2 * text.size() + end_text.size())) return false;
-  const auto have = static_cast<int64_t>(CountCodePoints(text.view()));
+  if (input.is_string() && !runtime.Reserve(2 * input.as<String>().text.size() + end_text.size())) {
+    return false;
+  }
+  std::string error;
+  const std::optional<int64_t> have = Length(input, &error);
+  if (!have) return runtime.Fail(std::move(error));
   // Written so that no sum can overflow.
-  if (have <= leeway || have - leeway <= length) {
+  if (*have <= leeway || *have - leeway <= length) {
     *result = input;
     return true;
   }
+  if (!input.is_string()) {
+    return runtime.Fail("can only concatenate " + TypeName(input) + " (not \"str\") to " +
+                        TypeName(input));
+  }
+  const Text& text = TextOf(input);
   Text out = text.Slice(0, OffsetOf(text.view(), static_cast<size_t>(length - end_length)));
   if (!kill_words) out = SplitFromRight(out, " ", 1)[0];
   out.Append(end_text);
@@ -239,7 +243,8 @@ bool StripTagsFilter(Runtime& runtime, const Value& input, const Arguments& argu
                      Value* result) {
   Text text;
   if (!ArgumentReader(runtime, "striptags", arguments).Done() ||
-      !AppendStr(runtime, input, &text) || !runtime.Reserve(64 * text.size())) {
+      !AppendStr(runtime, input, &text) || !runtime.Reserve(64 * text.size()) ||
+      !runtime.StepScan(text.size())) {
     return false;
   }
   text = RemoveBetween(RemoveBetween(text, "<!--", "-->"), "<", ">");
@@ -282,7 +287,7 @@ bool UrlEncodeFilter(Runtime& runtime, const Value& input, const Arguments& argu
   if (!ArgumentReader(runtime, "urlencode", arguments).Done()) return false;
   const auto quote = [&runtime](const Value& value, bool for_query, Text* out) {
     Text text;
-    if (!AppendStr(runtime, value, &text) || !runtime.Reserve(3 * text.size())) return false;
+    if (!AppendStr(runtime, value, &text) || !runtime.StepScan(text.size())) return false;
     out->Append(UrlQuote(text.view(), for_query), text.any_untrusted());
     return true;
   };

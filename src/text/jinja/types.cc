@@ -1,4 +1,6 @@
 // Types, truth, length, iteration.
+#include <utility>
+
 #include "text/jinja/functions.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/unicode.h"
@@ -217,7 +219,10 @@ bool Iteration::Next(Runtime& runtime, Value* item) {
     }
     case Kind::kGenerator: {
       auto& generator = value_.as<List>();
-      if (generator.cursor >= generator.items.size()) return false;
+      if (generator.cursor >= generator.items.size()) {
+        if (!generator.error.empty()) runtime.Fail(std::exchange(generator.error, {}));
+        return false;
+      }
       *item = generator.items[generator.cursor++];
       return true;
     }

@@ -226,6 +226,7 @@ struct List final : Object {
   std::vector<Value> items;
   const char* type_name = nullptr;  // of views and generators, as Python names them
   size_t cursor = 0;
+  std::string error;   // of a generator: what happens after the items it has
   bool group = false;  // a (grouper, list) tuple of groupby
 };
 
