@@ -30,12 +30,17 @@ size_t PreviousCharacter(std::string_view text, size_t end) {
   return at;
 }
 
+// With the joiners, as in the reference library.
+bool IsPartOfWord(char32_t code) {
+  return IsWordCharacter(code) || code == 0x200C || code == 0x200D;
+}
+
 bool WordBefore(std::string_view text, size_t at) {
-  return at > 0 && IsWordCharacter(DecodeUtf8(text.substr(PreviousCharacter(text, at))).code);
+  return at > 0 && IsPartOfWord(DecodeUtf8(text.substr(PreviousCharacter(text, at))).code);
 }
 
 bool WordAfter(std::string_view text, size_t at) {
-  return at < text.size() && IsWordCharacter(DecodeUtf8(text.substr(at)).code);
+  return at < text.size() && IsPartOfWord(DecodeUtf8(text.substr(at)).code);
 }
 
 size_t StripLeft(std::string_view text, size_t at, size_t stop) {

@@ -74,6 +74,10 @@ constexpr Range kWhiteSpace[] = {
     {0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
     {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
 
+// Alphabetic symbols: letters in circles and squares.
+constexpr Range kAlphabeticSymbols[] = {
+    {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
+
 using CategoryRanges = std::array<std::vector<Range>, kCategoryNames.size()>;
 
 CategoryRanges BuildCategoryRanges() {
@@ -223,8 +227,11 @@ const CodepointSet& DecimalDigits() {
 }
 
 const CodepointSet& WordCharacters() {
-  static const CodepointSet set =
-      MustHave("L").Union(MustHave("M")).Union(MustHave("Nd")).Union(MustHave("Pc"));
+  static const CodepointSet set = [] {
+    CodepointSet all = FromTable(kAlphabeticSymbols);
+    for (const char* category : {"L", "M", "Nd", "Nl", "Pc"}) all = all.Union(MustHave(category));
+    return all;
+  }();
   return set;
 }
 

@@ -9,7 +9,8 @@ constexpr size_t kStepsMax = 64;
 constexpr std::string_view kPunctuation = R"([\p{P}!-/:-@\[-`{-~])";
 constexpr std::string_view kNumber = R"(\p{N})";
 constexpr std::string_view kWhiteSpace = R"(\s)";
-constexpr std::string_view kWordsAndOthers = R"(\w+|[^\w\s]+)";
+// The reference library's word characters are those of another engine here: with the joiners.
+constexpr std::string_view kWordsAndOthers = R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 
 StatusOr<SplitBehavior> ParseBehavior(const TokenizerFields& fields, std::string_view if_absent) {
   ASSIGN_OR_RETURN(const std::optional<std::string> given, fields.OptionalString("behavior"));

@@ -14,9 +14,42 @@ constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr size_t kJitStackBytesMin = 32 * 1024;
 constexpr size_t kJitStackBytesMax = 4 * 1024 * 1024;
 
-// White_Space. PCRE2's own \s also takes U+180E.
+// White_Space; PCRE2's own \s also takes U+180E.
 constexpr std::string_view kWhiteSpaceItems =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+// As WordCharacters(); PCRE2's own \w takes all numbers and no marks.
+constexpr std::string_view kWordItems =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169})"
+    R"(\x{1f170}-\x{1f189})";
+
+// An escape in PCRE2's dialect.
+std::string TranslateEscape(char escaped, bool in_class) {
+  const std::string space(kWhiteSpaceItems);
+  const std::string word(kWordItems);
+  if (in_class) {
+    if (escaped == 's') return space;
+    if (escaped == 'w') return word;
+    return {'\\', escaped};
+  }
+  switch (escaped) {
+    case 's':
+      return "[" + space + "]";
+    case 'S':
+      return "[^" + space + "]";
+    case 'w':
+      return "[" + word + "]";
+    case 'W':
+      return "[^" + word + "]";
+    case 'b':
+      return fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", word);
+    case 'B':
+      return fmt::format("(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))", word);
+    case 'h':
+      return "[0-9A-Fa-f]";
+    default:
+      return {'\\', escaped};
+  }
+}
 
 // From the dialect of tokenizer files to PCRE2's.
 std::string Translate(std::string_view pattern) {
@@ -25,14 +58,7 @@ std::string Translate(std::string_view pattern) {
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     if (c == '\\' && i + 1 < pattern.size()) {
-      const char escaped = pattern[++i];
-      if (escaped == 's') {
-        out += in_class ? std::string(kWhiteSpaceItems) : "[" + std::string(kWhiteSpaceItems) + "]";
-      } else if (escaped == 'S' && !in_class) {
-        out += "[^" + std::string(kWhiteSpaceItems) + "]";
-      } else {
-        out += {c, escaped};
-      }
+      out += TranslateEscape(pattern[++i], in_class);
       continue;
     }
     if (c == '[' && !in_class) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <unordered_map>
 
 #include "text/byte_alphabet.h"
@@ -61,6 +62,31 @@ class TokenizerFamilies : public testing::Test {
     }
     RecordProperty(golden, static_cast<int>(exact));
     std::cout << golden << ": " << exact << " of " << lines.size() << " lines exact\n";
+    ExpectEqualsLlamaCpp(**tokenizer, golden, id_offset);
+  }
+
+  // 47 texts that llama.cpp's converter has tokenized with many vocabularies.
+  static void ExpectEqualsLlamaCpp(const Tokenizer& tokenizer, const std::string& golden,
+                                   TokenId id_offset) {
+    static const std::map<std::string, std::vector<std::string>> kNames = {
+        {"tok_gguf_gpt_2.jsonl", {"gpt-2"}},
+        {"tok_qwen2.jsonl", {"qwen2", "deepseek-r1-qwen"}},
+        {"tok_o200k.jsonl", {"gpt-4o"}},
+        {"tok_tekken.jsonl", {"pixtral"}}};
+    const auto names = kNames.find(golden);
+    if (names == kNames.end()) return;
+    size_t lines = 0;
+    for (const auto& line : ReadJsonLines(SharedGolden("templates/tok_llamacpp_inp_out.jsonl"))) {
+      const std::string name = AsString(line.at("vocab"));
+      if (std::find(names->second.begin(), names->second.end(), name) == names->second.end()) {
+        continue;
+      }
+      auto ids = tokenizer.Encode(AsString(line.at("text")), {.add_bos = false});
+      for (TokenId& id : ids) id += id_offset;
+      EXPECT_EQ(ids, AsIds(line.at("ids"))) << name << ": " << line.at("text");
+      ++lines;
+    }
+    EXPECT_EQ(lines, 47 * names->second.size());
   }
 
   static TokenizerSpec ByRank(const std::string& file, std::string pre, size_t tokens_max) {
