@@ -24,8 +24,8 @@ namespace http = boost::beast::http;
 constexpr size_t kPipelineBytesMax = 64 * 1024;
 // How long and how much we listen after the last byte, so that the client can read it before the
 // connection is reset.
-constexpr std::chrono::milliseconds kLingerTime{2'000};
-constexpr size_t kLingerBytesMax = 1024 * 1024;
+constexpr std::chrono::milliseconds kLingerTime{5'000};
+constexpr size_t kLingerBytesMax = 64 * 1024 * 1024;
 // Lines between chunks may be this long.
 constexpr size_t kChunkLineBytesMax = 4 * 1024;
 
