@@ -41,8 +41,12 @@ def leave(daemon, index):
 
 @pytest.mark.sanitized
 def test_clients_that_leave_leave_nothing(start):
-    # A small pool, all of whose pages are in use before memory is compared.
-    daemon = start("--set", "kv.blocks=256", "--set", "model.context_tokens=2048")
+    # A small pool, whose pages have all been written before memory is compared.
+    daemon = start("--set", "kv.blocks=128", "--set", "model.context_tokens=2048")
+    if not SANITIZED:
+        for first in (100, 200):
+            whole = {"prompt": [first] * 2047, "max_tokens": 1, "ignore_eos": True}
+            assert daemon.ok("/v1/completions", whole)["usage"]["prompt_tokens"] == 2047
     before = daemon.metrics()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda index: leave(daemon, index), range(DISCONNECTS // 2)))
