@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "text/jinja/functions.h"
 #include "text/jinja/parser.h"
@@ -131,7 +132,7 @@ ExprPtr ExpressionParser::ParseCompare() {
     if (compare == nullptr) {
       compare = std::make_unique<CompareExpr>();
       compare->height = first->height + 1;
-      compare->first = std::move(first);
+      compare->first = std::exchange(first, nullptr);
     }
     ExprPtr operand = ParseSum();
     if (operand == nullptr) return nullptr;

@@ -25,7 +25,7 @@ std::string Group(const std::string& digits, char separator, size_t every) {
 
 std::string FloatDigits(double magnitude, char type, int precision, bool alternate) {
   if (!std::isfinite(magnitude)) {
-    const std::string word = std::isnan(magnitude) ? "nan" : "inf";
+    std::string word = std::isnan(magnitude) ? "nan" : "inf";
     if (type != 'E' && type != 'F' && type != 'G') return word;
     return word == "nan" ? "NAN" : "INF";
   }
