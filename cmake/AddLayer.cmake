@@ -1,9 +1,10 @@
 # A layer is a folder of src/, one static library, and one test program made of the files
 # tests/<layer>/*_test.cc.
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
+add_compile_options(-pthread -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC 12 reports these where inlining hides that a value is set.
-  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict)
+  # GCC 12 reports these where inlining hides that a value is set, or how long a string is.
+  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow
+                      -Wno-stringop-overread -Wno-array-bounds)
 endif()
 
 function(add_layer name)
@@ -13,6 +14,7 @@ function(add_layer name)
   list(TRANSFORM ARG_DEPS PREPEND polysil_)
   if(sources)
     add_library(polysil_${name} STATIC ${sources})
+    use_precompiled_headers(polysil_${name} precompiled)
     set(scope PUBLIC)
   else()
     add_library(polysil_${name} INTERFACE)
@@ -31,13 +33,15 @@ function(add_layer_test name)
     return()
   endif()
   add_executable(test_${name} ${tests})
+  use_precompiled_headers(test_${name} precompiled_tests)
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE
     POLYSIL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     POLYSIL_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
   list(TRANSFORM ARGN PREPEND polysil_ OUTPUT_VARIABLE deps)
   list(REMOVE_ITEM deps polysil_fakes)
-  target_link_libraries(test_${name} PRIVATE polysil_${name} ${deps} GTest::gmock GTest::gtest_main)
+  target_link_libraries(test_${name} PRIVATE polysil_${name} ${deps} Boost::json fmt::fmt
+    GTest::gmock GTest::gtest_main)
   add_test(NAME ${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 1200)
 endfunction()
@@ -71,7 +75,7 @@ function(add_kernels)
   find_path(SIMDE_INCLUDE_DIR simde/x86/avx512.h)
   if(TARGET test_kernels AND SIMDE_INCLUDE_DIR)
     set(emulated ${CMAKE_SOURCE_DIR}/tests/kernels/emulated_avx512.cc)
-    set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS
+    set_source_files_properties(${emulated} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
       "-O1;-fno-inline;-fno-tree-loop-optimize;-ffp-contract=off;-Wno-psabi")
     target_sources(test_kernels PRIVATE ${emulated})
     target_include_directories(test_kernels SYSTEM PRIVATE ${SIMDE_INCLUDE_DIR})

@@ -63,7 +63,10 @@ class HttpConnection::ConnectionExchange final
   void SetGone(std::function<void()> gone) override {
     {
       std::lock_guard lock(mutex_);
-      if (!ended_) gone_ = std::move(gone);
+      if (!ended_) {
+        gone_ = std::move(gone);
+        return;
+      }
       if (!was_cut_) return;
     }
     gone();

@@ -65,7 +65,7 @@ std::optional<HttpReply> Routes::CheckHead(std::string_view method, std::string_
   return reply;
 }
 
-void Routes::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+void Routes::Handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   std::optional<HttpReply> refusal = CheckHead(request.method, request.path);
   if (refusal) {
     PostReply(exchange, *std::move(refusal));
@@ -111,8 +111,8 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
   const bool generates = chat || request.path == "/v1/completions";
   // Shared, since a long text may still be worked on when the gateway is gone.
   auto task = [self = shared_from_this(), request = std::move(request), exchange, chat,
-               generates]() mutable {
-    if (generates) return self->Generate(std::move(request), exchange, chat);
+               generates] {
+    if (generates) return self->Generate(request, exchange, chat);
     StatusOr<std::string> body =
         request.path == "/tokenize" ? self->Tokenize(request.body) : self->Detokenize(request.body);
     PostReply(exchange,
@@ -124,7 +124,8 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
   PostReply(exchange, Refusal(status));
 }
 
-void Routes::Generate(HttpRequest request, const std::shared_ptr<Exchange>& exchange, bool chat) {
+void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+                      bool chat) {
   StatusOr<boost::json::object> body = ParseBody(request.body);
   StatusOr<OpenAiCall> call = !body.ok() ? body.status()
                               : chat     ? ReadChatCall(*std::move(body))

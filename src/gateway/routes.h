@@ -26,7 +26,7 @@ class Routes final : public std::enable_shared_from_this<Routes> {
 
   // Answers `exchange`, now or later. On the connection's thread; long bodies are worked on
   // elsewhere.
-  void Handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  void Handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
 
   // The path as it may stand in a log: one of ours, or "other".
   static std::string_view LogName(std::string_view path);
@@ -34,7 +34,7 @@ class Routes final : public std::enable_shared_from_this<Routes> {
  private:
   HttpReply Get(std::string_view path) const;
   void Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
-  void Generate(HttpRequest request, const std::shared_ptr<Exchange>& exchange, bool chat);
+  void Generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange, bool chat);
   StatusOr<std::string> Tokenize(std::string_view body) const;
   StatusOr<std::string> Detokenize(std::string_view body) const;
   std::string ModelObject(const std::string& name) const;

@@ -117,7 +117,7 @@ class GrpcServer::Running final {
   bool stopping_ = false;
 };
 
-StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Create(GrpcServerOptions options,
+StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Create(const GrpcServerOptions& options,
                                                          TextService& service) {
   auto running = std::make_unique<Running>(options, service);
   RETURN_IF_ERROR(running->Listen());

@@ -26,7 +26,7 @@ class GrpcServer final {
  public:
   // Binds, listens and answers. UNAVAILABLE where the address cannot be bound. `service` outlives
   // the server.
-  static StatusOr<std::unique_ptr<GrpcServer>> Create(GrpcServerOptions options,
+  static StatusOr<std::unique_ptr<GrpcServer>> Create(const GrpcServerOptions& options,
                                                       TextService& service);
   // Stop with no grace.
   ~GrpcServer();

@@ -235,7 +235,7 @@ class JinjaChatTemplate final : public ChatTemplate {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Create(std::string source,
+StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Create(const std::string& source,
                                                                    ChatTemplateOptions options) {
   ASSIGN_OR_RETURN(std::unique_ptr<const jinja::Ast> ast, jinja::Parse(source));
   const bool mentions_developer = source.find("'developer'") != std::string::npos ||

@@ -48,7 +48,7 @@ class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
   // A syntax error is INVALID_ARGUMENT with the line.
-  static StatusOr<std::shared_ptr<const ChatTemplate>> Create(std::string source,
+  static StatusOr<std::shared_ptr<const ChatTemplate>> Create(const std::string& source,
                                                               ChatTemplateOptions options);
   // Normalises the messages as docs/api.md says, then renders. raise_exception and type errors are
   // INVALID_ARGUMENT with the template's words.

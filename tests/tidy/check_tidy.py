@@ -9,13 +9,13 @@ stay the same: what passed is kept by digest in the user's cache folder.
 
 import concurrent.futures
 import hashlib
-import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import compile_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 # clang 14 has no name for a feature of the processor that this one asks for.
@@ -23,42 +23,35 @@ SKIPPED = {"kernels/cpu/dispatch.cc"}
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "polysil-tidy"
 
 
-def entries(build, names):
-    """compile_commands.json's entries of product sources; of `names` only, if there are any."""
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        name = os.path.relpath(entry["file"], ROOT)
-        if name in SKIPPED or not re.match(r"(src|kernels)/.*\.cc$", name):
-            continue
-        if not names or name in names:
-            yield name, entry
+def checked(name, names):
+    """Product sources; of `names` only, if there are any."""
+    if name in SKIPPED or not re.match(r"(src|kernels)/.*\.cc$", name):
+        return False
+    return not names or name in names
 
 
-def digest(entry, settings):
+def digest(name, command, settings):
     """Of everything that a verdict depends on; None if the preprocessor fails."""
-    words = [w for w in shlex.split(entry["command"]) if not w.endswith("ccache")]
-    cut = words.index("-o")
+    words, directory = command
     text = subprocess.run(
-        [*words[:cut], "-E", "-P", entry["file"]],
-        cwd=entry["directory"],
-        capture_output=True,
-        check=False,
+        [*words, "-E", "-P", str(ROOT / name)], cwd=directory, capture_output=True, check=False
     )
     if text.returncode:
         return None
     # The preprocessed text has no comments, but a NOLINT is one: the source itself counts too.
-    flags = " ".join(words[1:cut]).replace(str(ROOT), ".").encode()
-    parts = [settings, flags, Path(entry["file"]).read_bytes(), text.stdout]
+    flags = " ".join(words[1:]).replace(str(ROOT), ".").encode()
+    parts = [settings, flags, (ROOT / name).read_bytes(), text.stdout]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def check(build, name, entry, settings):
+def check(database, name, command, settings):
     """clang-tidy's complaint about one file, or None."""
-    key = digest(entry, settings)
+    key = digest(name, command, settings)
     stamp = CACHE / key if key else None
     if stamp and stamp.is_file():
         return None
     run = subprocess.run(
-        ["clang-tidy", "--quiet", "-p", str(build), name],
+        ["clang-tidy", "--quiet", "-p", str(database), name],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -75,11 +68,17 @@ def main():
     build = Path(sys.argv[1]).resolve()
     settings = (ROOT / ".clang-tidy").read_bytes()
     CACHE.mkdir(parents=True, exist_ok=True)
-    files = list(entries(build, sys.argv[2:]))
+    commands = compile_commands.read(build, ROOT)
+    files = {name: commands[name] for name in commands if checked(name, sys.argv[2:])}
+    database = build / "tidy"
+    compile_commands.write(database, ROOT, files)
     problems = 0
     seen = set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(check, build, name, entry, settings) for name, entry in files]
+        jobs = [
+            pool.submit(check, database, name, command, settings)
+            for name, command in files.items()
+        ]
         for done, job in enumerate(concurrent.futures.as_completed(jobs), 1):
             if job.result():
                 problems += 1

@@ -20,8 +20,8 @@ std::shared_ptr<std::byte> MapSlab(int64_t bytes) {
   void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(mapped);
-  auto* aligned = reinterpret_cast<std::byte*>(RoundUp(static_cast<int64_t>(address), kHugePage));
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(mapped));
+  std::byte* aligned = static_cast<std::byte*>(mapped) + (RoundUp(address, kHugePage) - address);
   madvise(aligned, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // advice: refusal does no harm
   return {aligned, [mapped, mapped_bytes](std::byte*) { munmap(mapped, mapped_bytes); }};
 }

@@ -329,14 +329,10 @@ class Lexer final {
   size_t DigitsEnd(size_t at) const {
     size_t end = at;
     while (end < source_.size()) {
-      if (IsDigit(source_[end])) {
-        ++end;
-      } else if (source_[end] == '_' && end > at && end + 1 < source_.size() &&
-                 IsDigit(source_[end + 1])) {
-        ++end;
-      } else {
-        break;
-      }
+      const bool separates =
+          source_[end] == '_' && end > at && end + 1 < source_.size() && IsDigit(source_[end + 1]);
+      if (!IsDigit(source_[end]) && !separates) break;
+      ++end;
     }
     return end;
   }

@@ -66,7 +66,7 @@ std::string FormatFloat(double value) {
   if (count <= exponent + 1) {
     return result + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
   }
-  const auto point = static_cast<size_t>(exponent + 1);
+  const auto point = static_cast<size_t>(exponent) + 1;
   return result + digits.substr(0, point) + "." + digits.substr(point);
 }
 
