@@ -60,7 +60,8 @@ TEST(HostileGguf, CutAtEveryKilobyte) {
             .ok());
     EXPECT_TRUE(OpenCheckpoint(folder.Write("cut.gguf", file)).ok());
   }
-  EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
+  // A sanitizer keeps freed memory back.
+  if (!golden::kSanitized) EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
 }
 
 // The real model: its head at every kilobyte, its data more coarsely. Only the parser, over the
@@ -183,7 +184,7 @@ TEST(HostileGguf, ChangedBytes) {
               static_cast<long long>(tally.refused));
   EXPECT_GT(tally.refused, 500);
   EXPECT_GT(tally.opened, 100) << "else the changes hit nothing but the magic";
-  EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
+  if (!golden::kSanitized) EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
 }
 
 }  // namespace
