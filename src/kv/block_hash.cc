@@ -2,6 +2,8 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <string>
 
@@ -14,11 +16,12 @@ static_assert(std::endian::native == std::endian::little, "token ids are hashed 
 BlockHash Sha256(std::span<const std::byte> bytes) {
   // Fetched once: looking the algorithm up costs more than hashing a block.
   static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  BlockHash hash;
+  std::array<uint8_t, 32> digest;
   unsigned int size = 0;
-  const int done =
-      EVP_Digest(bytes.data(), bytes.size(), hash.bytes.data(), &size, algorithm, nullptr);
-  CHECK(done == 1 && size == hash.bytes.size(), "SHA-256 gave {} bytes", size);
+  const int done = EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, algorithm, nullptr);
+  CHECK(done == 1 && size == digest.size(), "SHA-256 gave {} bytes", size);
+  BlockHash hash;
+  std::copy_n(digest.begin(), hash.bytes.size(), hash.bytes.begin());
   return hash;
 }
 

@@ -120,16 +120,18 @@ class CoreHarness final {
     const EngineStats stats = core_.stats();
     if (stats.requests_running < 0 || stats.requests_waiting < 0 || stats.kv_blocks_used < 0 ||
         stats.kv_blocks_cached < 0 ||
-        stats.kv_blocks_used + stats.kv_blocks_cached > stats.kv_blocks_total) {
+        stats.kv_blocks_used + stats.kv_blocks_cached > stats.kv_blocks_total ||
+        stats.kv_host_blocks_used < 0 || stats.kv_host_blocks_used > stats.kv_host_blocks_total) {
       Report(fmt::format("gauges: {} running, {} waiting, {} used, {} cached of {}",
                          stats.requests_running, stats.requests_waiting, stats.kv_blocks_used,
                          stats.kv_blocks_cached, stats.kv_blocks_total));
     }
     const std::vector<uint64_t> counters = {
-        stats.requests_stop,           stats.requests_length,   stats.requests_cancelled,
-        stats.requests_deadline,       stats.requests_error,    stats.requests_refused,
-        stats.prompt_tokens,           stats.generation_tokens, stats.prefix_cache_query_tokens,
-        stats.prefix_cache_hit_tokens, stats.preemptions,       stats.steps};
+        stats.requests_stop,           stats.requests_length,    stats.requests_cancelled,
+        stats.requests_deadline,       stats.requests_error,     stats.requests_refused,
+        stats.prompt_tokens,           stats.generation_tokens,  stats.prefix_cache_query_tokens,
+        stats.prefix_cache_hit_tokens, stats.preemptions,        stats.steps,
+        stats.kv_blocks_copied_out,    stats.kv_blocks_copied_in};
     for (size_t i = 0; i < counters.size() && !counters_.empty(); ++i) {
       if (counters[i] < counters_[i]) Report(fmt::format("counter {} fell", i));
     }
