@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <utility>
@@ -157,7 +156,7 @@ class KvManager final {
   absl::flat_hash_map<BlockHash, BlockTableId> announced_;
   std::vector<PrefixCache::Hit> hits_;  // scratch of LookUp
   std::vector<KvCopy> evictions_;       // the next step carries them
-  std::deque<Filling> filling_;         // in the order of the steps
+  std::vector<Filling> filling_;        // in the order of the steps
   KvEvents events_;
   int64_t now_ns_ = 0;
   uint64_t query_tokens_ = 0;

@@ -57,9 +57,9 @@ void KvManager::TakeArrivals(BlockTableId id, std::vector<KvCopy>& copies) {
 }
 
 void KvManager::FinishCopies(int64_t step_id, bool succeeded) {
-  while (!filling_.empty() && filling_.front().step_id <= step_id) {
-    const BlockId host_block = filling_.front().host_block;
-    filling_.pop_front();
+  size_t finished = 0;
+  while (finished < filling_.size() && filling_[finished].step_id <= step_id) {
+    const BlockId host_block = filling_[finished++].host_block;
     if (succeeded && cache_.Arrive(host_block)) {
       ++blocks_copied_out_;
       RecordStored(OnHost(host_block), BlockHash{});
@@ -68,6 +68,7 @@ void KvManager::FinishCopies(int64_t step_id, bool succeeded) {
     if (cache_.Holds(OnHost(host_block))) cache_.Forget(OnHost(host_block));
     host_pool_.Release(host_block);
   }
+  filling_.erase(filling_.begin(), filling_.begin() + static_cast<ptrdiff_t>(finished));
 }
 
 void KvManager::RecordStored(KvPlace place, const BlockHash& parent) {
