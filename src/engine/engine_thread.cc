@@ -380,7 +380,7 @@ EngineReadiness EngineThread::Readiness() const {
 KvEventBatch EngineThread::ReadKvEvents(uint64_t from, int32_t events_max) const {
   return runtime_->kv_events().Read(from, events_max);
 }
-bool EngineThread::WaitKvEvent(uint64_t number, int64_t timeout_ns) const {
+uint64_t EngineThread::WaitKvEvent(uint64_t number, int64_t timeout_ns) const {
   return runtime_->kv_events().Wait(number, timeout_ns);
 }
 int32_t EngineThread::RetryAfterSeconds() const {

@@ -37,7 +37,7 @@ class EngineThread final : public Engine {
   EngineStats Stats() const override;
   EngineReadiness Readiness() const override;
   KvEventBatch ReadKvEvents(uint64_t from, int32_t events_max) const override;
-  bool WaitKvEvent(uint64_t number, int64_t timeout_ns) const override;
+  uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const override;
   int32_t RetryAfterSeconds() const override;
 
   // Refuses new requests from now on; what is left ends with kCancelled at `deadline_ns` of the

@@ -34,7 +34,7 @@ void KvEventLog::Append(const KvEvents& news) {
 KvEventBatch KvEventLog::Read(uint64_t from, int32_t events_max) const {
   std::lock_guard lock(mutex_);
   const uint64_t oldest = last_ < events_.size() ? 1 : last_ - events_.size() + 1;
-  from = std::max<uint64_t>(from, 1);
+  from = from > last_ + 1 ? 1 : std::max<uint64_t>(from, 1);
   KvEventBatch batch{.first = std::max(from, oldest)};
   batch.lost = batch.first - from;
   for (uint64_t number = batch.first; number <= last_; ++number) {
@@ -49,10 +49,10 @@ KvEventBatch KvEventLog::Read(uint64_t from, int32_t events_max) const {
   return batch;
 }
 
-bool KvEventLog::Wait(uint64_t number, int64_t timeout_ns) const {
+uint64_t KvEventLog::Wait(uint64_t number, int64_t timeout_ns) const {
   std::unique_lock lock(mutex_);
-  return appended_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                            [&] { return last_ >= number; });
+  appended_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return last_ >= number; });
+  return last_;
 }
 
 }  // namespace polysil

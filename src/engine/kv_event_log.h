@@ -23,7 +23,7 @@ class KvEventLog final {
   void Append(const KvEvents& news);
   // See Engine.
   KvEventBatch Read(uint64_t from, int32_t events_max) const;
-  bool Wait(uint64_t number, int64_t timeout_ns) const;
+  uint64_t Wait(uint64_t number, int64_t timeout_ns) const;
 
  private:
   size_t Place(uint64_t number) const { return static_cast<size_t>(number % events_.size()); }

@@ -131,10 +131,11 @@ class FakeEngine final : public Engine {
     }
     return batch;
   }
-  bool WaitKvEvent(uint64_t number, int64_t timeout_ns) const override {
+  uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const override {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                             [&] { return stopping_ || kv_removed_.size() >= number; });
+    changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                      [&] { return stopping_ || kv_removed_.size() >= number; });
+    return kv_removed_.size();
   }
 
   // --- for the test ---

@@ -118,9 +118,10 @@ class Engine {
   virtual EngineStats Stats() const = 0;
   virtual EngineReadiness Readiness() const = 0;
   // Events from number `from` on that are kept, at most events_max; none: there is nothing newer.
+  // A number far beyond the newest is of another process: what is kept comes from its beginning.
   virtual KvEventBatch ReadKvEvents(uint64_t from, int32_t events_max) const = 0;
-  // Blocks until there is an event of that number, at most so long. False: there is none.
-  virtual bool WaitKvEvent(uint64_t number, int64_t timeout_ns) const = 0;
+  // Blocks until there is an event of that number, at most so long. Gives the newest number.
+  virtual uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const = 0;
   // Seconds after which a refused client may try again, from the measured service rate; at least 1.
   virtual int32_t RetryAfterSeconds() const = 0;
 };
