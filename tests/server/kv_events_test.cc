@@ -23,10 +23,10 @@ std::string TextOf(const KvBlockName& name) {
 
 // One client's view: what it got, and whether numbers and names belong together.
 struct EventReader {
-  explicit EventReader(GrpcRig& rig, uint64_t from = 0) {
+  explicit EventReader(v1::Admin::Stub& admin, uint64_t from = 0) {
     v1::WatchKvEventsRequest request;
     request.set_from(from);
-    reader = rig.admin->WatchKvEvents(&context, request);
+    reader = admin.WatchKvEvents(&context, request);
   }
   // Reads one batch. False: the stream is over.
   bool Read() {
@@ -59,9 +59,9 @@ struct EventReader {
 TEST(KvEventStreams, TwoWatchersSeeAllInOrder) {
   GrpcRig rig;
   for (uint64_t i = 1; i <= 10; ++i) rig.engine.RemoveKvBlock(NumberedName(i));
-  EventReader first(rig);
+  EventReader first(*rig.admin);
   first.ReadTo(10);
-  EventReader second(rig);
+  EventReader second(*rig.admin);
   std::thread reading([&] { second.ReadTo(700); });
   for (uint64_t i = 11; i <= 700; ++i) rig.engine.RemoveKvBlock(NumberedName(i));
   first.ReadTo(700);
@@ -69,7 +69,7 @@ TEST(KvEventStreams, TwoWatchersSeeAllInOrder) {
   EXPECT_EQ(first.events, 700U);
   EXPECT_EQ(second.events, 700U);
   EXPECT_EQ(first.lost + second.lost, 0U);
-  EventReader later(rig, 695);
+  EventReader later(*rig.admin, 695);
   later.next = 695;
   later.ReadTo(700);
   EXPECT_EQ(later.events, 6U);
@@ -77,10 +77,16 @@ TEST(KvEventStreams, TwoWatchersSeeAllInOrder) {
 
 TEST(KvEventStreams, TheSlowOneIsToldWhatItLost) {
   GrpcRig rig;
-  EventReader fast(rig);
-  EventReader slow(rig);
-  // Far more than the log keeps, and than the connection takes from a client that does not read.
-  constexpr uint64_t kEvents = 300'000;
+  // A connection of its own, whose window does not grow.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto narrow = v1::Admin::NewStub(grpc::CreateCustomChannel(
+      rig.server->address(), grpc::InsecureChannelCredentials(), arguments));
+  EventReader fast(*rig.admin);
+  EventReader slow(*narrow);
+  // Far more than the log keeps, and than a connection takes from a client that does not read.
+  constexpr uint64_t kEvents = 60'000;
   for (uint64_t i = 1; i <= kEvents; ++i) {
     rig.engine.RemoveKvBlock(NumberedName(i));
     if (i % 500 == 0) fast.ReadTo(i);
@@ -95,12 +101,12 @@ TEST(KvEventStreams, TheSlowOneIsToldWhatItLost) {
 TEST(KvEventStreams, EndWithTheClientOrTheServer) {
   GrpcRig rig;
   rig.engine.RemoveKvBlock(NumberedName(1));
-  EventReader gone(rig);
+  EventReader gone(*rig.admin);
   gone.ReadTo(1);
   gone.context.TryCancel();
   EXPECT_FALSE(gone.Read());
   EXPECT_EQ(gone.reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  EventReader left(rig);
+  EventReader left(*rig.admin);
   left.ReadTo(1);
   rig.server->Stop(std::chrono::seconds(60));
   EXPECT_FALSE(left.Read());
