@@ -159,12 +159,12 @@ void BM_PrefixLookup(benchmark::State& state) {
   const int32_t tokens = static_cast<int32_t>(state.range(0));
   KvManager kv({.blocks = 8192, .tokens_per_block = kTokensPerBlock});
   const auto request = MakeRequest(1, tokens, 1);
-  const BlockTableId first = kv.Open("", true);
+  const BlockTableId first = kv.Open({"", true});
   kv.TryAdmit(first, request->prompt, 0);
   kv.Publish(first, request->prompt, tokens);
   kv.Close(first);
   for (auto _ : state) {
-    const BlockTableId table = kv.Open("", true);
+    const BlockTableId table = kv.Open({"", true});
     benchmark::DoNotOptimize(kv.TryAdmit(table, request->prompt, 0));
     kv.Close(table);
   }

@@ -45,6 +45,21 @@ Status ValidateEndTokens(const Request& request, const RequestLimits& limits) {
   return OkStatus();
 }
 
+Status ValidateRetention(const Request& request) {
+  if (request.retention.size() > static_cast<size_t>(kRetentionHintsMax)) {
+    return InvalidArgument("retention has {} hints, at most {} are accepted",
+                           request.retention.size(), kRetentionHintsMax);
+  }
+  for (const RetentionHint& hint : request.retention) {
+    if (hint.tokens < 1 || hint.keep_ns < 1 || hint.keep_ns > kRetentionNsMax) {
+      return InvalidArgument(
+          "retention of {} tokens for {} ns, must be of 1 token or more for 1 to {} ns",
+          hint.tokens, hint.keep_ns, kRetentionNsMax);
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status Validate(const Request& request, const RequestLimits& limits) {
@@ -58,6 +73,7 @@ Status Validate(const Request& request, const RequestLimits& limits) {
   if (request.deadline_ns < 0) {
     return InvalidArgument("deadline_ns is {}, must be 0 or more", request.deadline_ns);
   }
+  RETURN_IF_ERROR(ValidateRetention(request));
   if (request.cache_salt.size() > kCacheSaltBytesMax) {
     return InvalidArgument("cache_salt has {} bytes, at most {} are accepted",
                            request.cache_salt.size(), kCacheSaltBytesMax);

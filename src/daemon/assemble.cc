@@ -117,7 +117,8 @@ StatusOr<LoadedExecutor> LoadExecutor(const Checkpoint& checkpoint, const v1::Co
       LocalExecutor::Create(std::move(device), checkpoint,
                             {.limits = {.tokens_max = scheduler.step_tokens_max(),
                                         .sequences_max = scheduler.sequences_max(),
-                                        .prefill_sequences_max = scheduler.sequences_max()},
+                                        .prefill_sequences_max = scheduler.sequences_max(),
+                                        .kv_host_blocks = config.kv().host_blocks()},
                              .kv_blocks = sizing.blocks,
                              .kv_block_tokens = layout.tokens_per_block,
                              .kv_dtype = layout.dtype}));

@@ -143,6 +143,7 @@ void FillDefaults(v1::Config& config) {
   if (!kv.has_block_tokens()) kv.set_block_tokens(16);
   if (!kv.has_prefix_cache()) kv.set_prefix_cache(true);
   if (!kv.has_dtype()) kv.set_dtype("f16");
+  if (!kv.has_host_blocks()) kv.set_host_blocks(0);
   v1::SchedulerConfig& scheduler = *config.mutable_scheduler();
   if (!scheduler.has_step_tokens_max()) scheduler.set_step_tokens_max(256);
   if (!scheduler.has_sequences_max()) scheduler.set_sequences_max(64);
@@ -170,6 +171,7 @@ Status CheckRanges(const v1::Config& config) {
   }
   const v1::KvConfig& kv = config.kv();
   if (kv.has_blocks()) RETURN_IF_ERROR(CheckRange("kv.blocks", kv.blocks(), 2, 1 << 24));
+  RETURN_IF_ERROR(CheckRange("kv.host_blocks", kv.host_blocks(), 0, 1 << 24));
   constexpr std::array<int32_t, 5> kBlockTokens = {8, 16, 32, 64, 128};
   if (std::find(kBlockTokens.begin(), kBlockTokens.end(), kv.block_tokens()) ==
       kBlockTokens.end()) {

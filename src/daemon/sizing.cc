@@ -41,6 +41,13 @@ StatusOr<KvSizing> SizeKv(const v1::Config& config, int32_t context_tokens_train
     return InvalidArgument("kv.blocks is {}: {} MiB of KV, but {} MiB of memory are free", blocks,
                            blocks * layout.block_bytes() >> 20, memory_bytes >> 20);
   }
+  const int64_t host_blocks = config.kv().host_blocks();
+  if (blocks + host_blocks > affordable * 2) {
+    return InvalidArgument(
+        "kv.host_blocks is {}: {} MiB of KV beside the pool's {}, but {} MiB of memory are free",
+        host_blocks, host_blocks * layout.block_bytes() >> 20, blocks * layout.block_bytes() >> 20,
+        memory_bytes >> 20);
+  }
   context = std::min(context, blocks * block_tokens);
   return KvSizing{.context_tokens = static_cast<int32_t>(context),
                   .blocks = static_cast<int32_t>(blocks)};

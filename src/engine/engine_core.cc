@@ -46,12 +46,20 @@ int32_t TokensLimit(const RequestLimits& limits) {
       std::min<int64_t>(limits.context_tokens_max, limits.kv_tokens_max + 1));
 }
 
+// The host tier is the executor's.
+KvOptions KvOptionsOf(const EngineCoreOptions& options) {
+  KvOptions kv = options.kv;
+  kv.host_blocks = options.step_limits.kv_host_blocks;
+  kv.block_copy_rows = options.step_limits.block_copy_rows;
+  return kv;
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineCoreOptions& options)
     : options_(options),
       tokens_limit_(TokensLimit(options.limits)),
-      kv_(options.kv),
+      kv_(KvOptionsOf(options)),
       scheduler_({.sequences_max = options.sequences_max,
                   .queue_sequences_max = options.sequences_max + options.queue_max},
                  options.step_limits, policy_, kv_) {
@@ -70,6 +78,8 @@ EngineCore::~EngineCore() = default;
 EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   CHECK(now_ns >= now_ns_, "time went from {} back to {}", now_ns_, now_ns);
   now_ns_ = now_ns;
+  kv_.ClearEvents();
+  kv_.SetNow(now_ns);
   for (StepResult& result : inputs.results) ApplyResult(result);
   for (const SubmittedRequest& submitted : inputs.submitted) Accept(submitted);
   for (const RequestId id : inputs.cancelled) {
@@ -91,6 +101,7 @@ void EngineCore::ApplyResult(StepResult& result) {
   const std::span<const Scheduler::Row> rows = scheduler_.FinishOldestStep(result.step_id);
   ++stats_.steps;
   const Status status = CheckResult(result, rows);
+  kv_.FinishCopies(result.step_id, status.ok());
   if (!status.ok()) {
     // Nothing of this step is known to be written, so nothing can go on from it.
     ++step_failures_;
@@ -368,6 +379,10 @@ EngineStats EngineCore::stats() const {
   stats.kv_blocks_total = kv.blocks_total;
   stats.kv_blocks_used = kv.blocks_used;
   stats.kv_blocks_cached = kv.blocks_cached;
+  stats.kv_host_blocks_total = kv.host_blocks_total;
+  stats.kv_host_blocks_used = kv.host_blocks_used;
+  stats.kv_blocks_copied_out = kv.blocks_copied_out;
+  stats.kv_blocks_copied_in = kv.blocks_copied_in;
   stats.prefix_cache_query_tokens = kv.query_tokens;
   stats.prefix_cache_hit_tokens = kv.hit_tokens;
   stats.preemptions = scheduler_.preemptions();

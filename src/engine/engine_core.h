@@ -35,7 +35,7 @@ struct EngineCoreOptions {
   int32_t queue_max = 256;
   RequestLimits limits;
   StepLimits step_limits;  // must have passed Validate
-  KvOptions kv;
+  KvOptions kv;            // but for the host tier, which step_limits describe
 };
 
 struct SubmittedRequest {
@@ -74,6 +74,8 @@ class EngineCore final {
 
   EngineActions Tick(int64_t now_ns, EngineInputs inputs);
 
+  // What the last tick changed in the prefix cache; before the first, that it is empty.
+  const KvEvents& kv_events() const { return kv_.events(); }
   // Counted where things happen; the gauges are of this moment.
   EngineStats stats() const;
   const EngineCoreOptions& options() const { return options_; }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/thread_name.h"
 #include "engine/engine_core.h"
+#include "engine/kv_event_log.h"
 #include "engine/outbox.h"
 #include "engine/progress_watch.h"
 #include "engine/service_rate.h"
@@ -25,6 +26,9 @@ constexpr int32_t kStepFailuresMax = 3;
 constexpr int32_t kRetryAfterSecondsMax = 600;
 // A wait longer than this is cut into several; keeps clock arithmetic far from overflow.
 constexpr int64_t kWaitNsMax = 3'600'000'000'000;
+
+// Of 16 tokens each they take 2 MiB.
+constexpr int32_t kKvEventsMax = 16'384;
 
 uint64_t RequestsFinished(const EngineStats& stats) {
   return stats.requests_stop + stats.requests_length + stats.requests_cancelled +
@@ -78,9 +82,11 @@ class EngineThread::Runtime final {
         places_max_(options.sequences_max + options.queue_max),
         watch_(options.stall_ns),
         core_(CoreOptions(options, info.limits, *executor)),
+        kv_events_(kKvEventsMax, executor->kv_layout().tokens_per_block),
         stats_(core_.stats()),
         rate_(clock.NowNs()),
         executor_(std::move(executor)) {
+    kv_events_.Append(core_.kv_events());
     executor_->SetNotify([this] { Wake([this] { executor_called_ = true; }); });
     engine_ = std::thread([this] { RunEngine(); });
     output_ = std::thread([this] { RunOutput(); });
@@ -100,6 +106,7 @@ class EngineThread::Runtime final {
   void Stop(RequestId id, int32_t sequence_index);
   EngineStats Stats() const;
   EngineReadiness Readiness() const;
+  const KvEventLog& kv_events() const { return kv_events_; }
   int32_t RetryAfterSeconds() const;
   void Drain(int64_t deadline_ns);
   bool WaitIdle(int64_t timeout_ns) const { return outbox_.WaitEmpty(timeout_ns); }
@@ -154,6 +161,7 @@ class EngineThread::Runtime final {
   uint64_t requests_given_ = 0;
 
   EngineCore core_;  // the engine thread's alone
+  KvEventLog kv_events_;
 
   mutable std::mutex stats_mutex_;
   EngineStats stats_;  // under stats_mutex_, as of the last tick; rate_ too
@@ -302,6 +310,7 @@ int64_t EngineThread::Runtime::Tick(EngineInputs inputs) {
     stepped ? watch_.step().Begin(now_ns) : watch_.step().BeginIfIdle(now_ns);
   }
   for (ScheduledStep& step : actions.steps) executor_->Submit(std::move(step));
+  kv_events_.Append(core_.kv_events());
   PublishStats(now_ns);
   outbox_.Put(std::move(actions.outputs));
   watch_.tick().End();
@@ -367,6 +376,12 @@ EngineStats EngineThread::Stats() const {
 }
 EngineReadiness EngineThread::Readiness() const {
   return runtime_->Readiness();
+}
+KvEventBatch EngineThread::ReadKvEvents(uint64_t from, int32_t events_max) const {
+  return runtime_->kv_events().Read(from, events_max);
+}
+uint64_t EngineThread::WaitKvEvent(uint64_t number, int64_t timeout_ns) const {
+  return runtime_->kv_events().Wait(number, timeout_ns);
 }
 int32_t EngineThread::RetryAfterSeconds() const {
   return runtime_->RetryAfterSeconds();

@@ -36,6 +36,8 @@ class EngineThread final : public Engine {
   void Stop(RequestId id, int32_t sequence_index) override;
   EngineStats Stats() const override;
   EngineReadiness Readiness() const override;
+  KvEventBatch ReadKvEvents(uint64_t from, int32_t events_max) const override;
+  uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const override;
   int32_t RetryAfterSeconds() const override;
 
   // Refuses new requests from now on; what is left ends with kCancelled at `deadline_ns` of the

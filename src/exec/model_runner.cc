@@ -41,8 +41,12 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(std::unique_ptr<Devic
         "to {} tokens",
         options.kv_blocks, layout.tokens_per_block, kBlockTokensMax);
   }
-  if (layout.block_bytes() > std::numeric_limits<int64_t>::max() / options.kv_blocks) {
-    return ResourceExhausted("{} KV blocks of {} bytes are too many", options.kv_blocks,
+  if (options.limits.kv_host_blocks < 0) {
+    return InvalidArgument("a host tier of {} blocks", options.limits.kv_host_blocks);
+  }
+  const int32_t blocks_max = std::max(options.kv_blocks, options.limits.kv_host_blocks);
+  if (layout.block_bytes() > std::numeric_limits<int64_t>::max() / blocks_max) {
+    return ResourceExhausted("{} KV blocks of {} bytes are too many", blocks_max,
                              layout.block_bytes());
   }
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(device), spec, options));
@@ -66,6 +70,10 @@ Status ModelRunner::Load(const ModelWeights& weights) {
   ASSIGN_OR_RETURN(kv_memory_,
                    device_->Allocate(options_.kv_blocks * options_.kv_layout.block_bytes()));
   kv_pool_.base = kv_memory_->data();
+  if (limits.kv_host_blocks > 0) {
+    ASSIGN_OR_RETURN(kv_host_memory_, device_->AllocateHost(limits.kv_host_blocks *
+                                                            options_.kv_layout.block_bytes()));
+  }
   tokens_.reserve(limits.tokens_max);
   positions_.reserve(limits.tokens_max);
   logit_rows_.reserve(limits.tokens_max);
@@ -118,6 +126,7 @@ Status ModelRunner::CheckStep(const ScheduledStep& step) const {
     return Internal("step {} has {} sequences, at most {} run at once", step.step_id,
                     step.sequences.size(), limits.sequences_max);
   }
+  for (const KvCopy& copy : step.copies) RETURN_IF_ERROR(CheckCopy(copy));
   std::vector<SequenceId> ids;
   int64_t tokens = 0;
   for (const ScheduledSequence& scheduled : step.sequences) {
@@ -140,6 +149,18 @@ Status ModelRunner::CheckStep(const ScheduledStep& step) const {
                     limits.tokens_max);
   }
   return OkStatus();
+}
+
+Status ModelRunner::CheckCopy(const KvCopy& copy) const {
+  for (const KvPlace& place : {copy.from, copy.to}) {
+    const bool on_host = place.tier == KvTier::kHost;
+    const int32_t blocks = on_host ? options_.limits.kv_host_blocks : options_.kv_blocks;
+    if (place.block.value >= 0 && place.block.value < blocks) continue;
+    return Internal("a copy names block {} of the {}, which has {}", place.block.value,
+                    on_host ? "host tier" : "pool", blocks);
+  }
+  if (copy.from.tier != copy.to.tier) return OkStatus();
+  return Internal("a copy stays within a tier");
 }
 
 Status ModelRunner::CheckSequence(const ScheduledSequence& scheduled,
@@ -170,6 +191,7 @@ Status ModelRunner::CheckSequence(const ScheduledSequence& scheduled,
 }
 
 Status ModelRunner::Compute(const ScheduledStep& step, StepResult& result) {
+  RunCopies(step);
   if (step.sequences.empty()) return OkStatus();
   batch_.clear();
   try {
@@ -186,6 +208,18 @@ Status ModelRunner::Compute(const ScheduledStep& step, StepResult& result) {
     throw;
   }
   return OkStatus();
+}
+
+void ModelRunner::RunCopies(const ScheduledStep& step) {
+  for (const KvCopy& copy : step.copies) {
+    device_->Copy(BytesOf(copy.from), BytesOf(copy.to), options_.kv_layout.block_bytes());
+  }
+}
+
+std::byte* ModelRunner::BytesOf(const KvPlace& place) {
+  std::byte* const base =
+      place.tier == KvTier::kHost ? kv_host_memory_->data() : kv_memory_->data();
+  return base + place.block.value * options_.kv_layout.block_bytes();
 }
 
 void ModelRunner::ExtendBlocks(const ScheduledStep& step) {

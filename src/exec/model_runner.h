@@ -69,7 +69,10 @@ class ModelRunner final {
   void Apply(const ScheduledStep& step);
   void Start(const SequenceStart& start);
   Status CheckStep(const ScheduledStep& step) const;
+  Status CheckCopy(const KvCopy& copy) const;
   Status CheckSequence(const ScheduledSequence& scheduled, const Sequence& sequence) const;
+  void RunCopies(const ScheduledStep& step);
+  std::byte* BytesOf(const KvPlace& place);
   void ExtendBlocks(const ScheduledStep& step);
   void TakeBackBlocks(const ScheduledStep& step);
   Status Compute(const ScheduledStep& step, StepResult& result);
@@ -87,6 +90,7 @@ class ModelRunner final {
   const ModelRunnerOptions options_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<DeviceBuffer> kv_memory_;
+  std::unique_ptr<DeviceBuffer> kv_host_memory_;  // of the host tier; null: there is none
   KvPool kv_pool_;
   Sampler sampler_;
   SteadyClock clock_;

@@ -106,6 +106,27 @@ void ReadSampling(FieldReader& fields, SamplingParams& sampling) {
   ReadLogitBias(fields, sampling);
 }
 
+// [{"tokens": 512, "seconds": 600}, ...]; an addition of ours.
+void ReadRetention(FieldReader& fields, std::vector<KeepPrefix>& keep) {
+  boost::json::array* entries = fields.Array("cache_retention");
+  if (entries == nullptr) return;
+  for (boost::json::value& entry : *entries) {
+    if (!entry.is_object()) {
+      fields.Refuse("cache_retention", "must be a list of {\"tokens\": ..., \"seconds\": ...}");
+      return;
+    }
+    FieldReader values(entry.get_object(), "cache_retention.");
+    KeepPrefix& prefix = keep.emplace_back();
+    prefix.tokens = values.Int32("tokens");
+    const std::optional<float> seconds = values.Float("seconds");
+    if (!values.status().ok() || !seconds) {
+      fields.Refuse("cache_retention", "must have a number of seconds, and a whole one of tokens");
+      return;
+    }
+    prefix.seconds = *seconds;
+  }
+}
+
 void ReadStreaming(FieldReader& fields, AnswerForm& form) {
   form.stream = fields.Bool("stream").value_or(false);
   boost::json::object* options = fields.Object("stream_options");
@@ -134,6 +155,7 @@ void ReadCommon(FieldReader& fields, OpenAiCall& result) {
   call.stop.include_in_text = fields.Bool("include_stop_str_in_output").value_or(false);
   call.skip_control = fields.Bool("skip_special_tokens").value_or(true);
   result.form.return_token_ids = fields.Bool("return_token_ids").value_or(false);
+  ReadRetention(fields, call.keep);
   ReadResponseFormat(fields);
   RefuseUnsupported(fields);
   CheckIgnored(fields);

@@ -1,5 +1,6 @@
 // BlockHash: the name of a full block's content: everything from the first token to its last.
-// SHA-256, fixed: equal in every process and release, so that replicas can compare names.
+// The first 16 bytes of SHA-256, fixed: equal in every process and release, so that replicas can
+// compare names.
 //
 //   root(salt)          = digest("polysil kv 1" . salt)
 //   next(parent, block) = digest(parent . token ids, 4 bytes each, little-endian)
@@ -16,11 +17,12 @@
 #include <utility>
 
 #include "polysil/base/ids.h"
+#include "polysil/core/kv_event.h"
 
 namespace polysil {
 
 struct BlockHash {
-  std::array<uint8_t, 32> bytes{};
+  KvBlockName bytes{};
 
   friend bool operator==(const BlockHash&, const BlockHash&) = default;
   // The bytes are spread evenly already; eight of them place an entry.

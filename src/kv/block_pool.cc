@@ -5,7 +5,7 @@
 namespace polysil {
 
 BlockPool::BlockPool(int32_t blocks) {
-  CHECK(blocks > 0, "a pool of {} blocks", blocks);
+  CHECK(blocks >= 0, "a pool of {} blocks", blocks);
   references_.resize(static_cast<size_t>(blocks));
   free_next_.resize(static_cast<size_t>(blocks), kNone);
   for (int32_t block = 0; block < blocks; ++block) PushFree(BlockId{block});

@@ -15,6 +15,7 @@ namespace polysil {
 
 class BlockPool final {
  public:
+  // 0 blocks or more.
   explicit BlockPool(int32_t blocks);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;

@@ -9,14 +9,23 @@ namespace polysil {
 KvManager::KvManager(const KvOptions& options)
     : tokens_per_block_(options.tokens_per_block),
       prefix_cache_(options.prefix_cache),
+      host_pays_(options.prefix_cache && options.block_copy_rows < options.tokens_per_block),
       digest_(options.digest),
       pool_(options.blocks),
-      cache_(options.blocks, options.tokens_per_block) {
+      host_pool_(host_pays_ ? options.host_blocks : 0),
+      cache_(options.blocks, host_pool_.blocks_total(), options.tokens_per_block) {
+  CHECK(options.blocks > 0, "a pool of {} blocks", options.blocks);
   CHECK(tokens_per_block_ > 0 && tokens_per_block_ <= kTokensPerBlockMax, "blocks of {} tokens",
         tokens_per_block_);
+  events_.events.push_back({.kind = KvEventKind::kCleared});
 }
 
-BlockTableId KvManager::Open(std::string_view salt, bool reads_cache) {
+void KvManager::SetNow(int64_t now_ns) {
+  now_ns_ = now_ns;
+  cache_.EndWishes(now_ns);
+}
+
+BlockTableId KvManager::Open(const BlockTableOptions& options) {
   if (tables_free_.empty()) {
     tables_free_.push_back(BlockTableId{static_cast<int32_t>(tables_.size())});
     tables_.emplace_back();
@@ -28,9 +37,13 @@ BlockTableId KvManager::Open(std::string_view salt, bool reads_cache) {
   CHECK(!table.open && table.blocks.empty() && table.steps_in_flight == 0, "table {} is in use",
         id.value);
   table.hashes.clear();
-  table.salt = salt;
-  table.reads_cache = reads_cache && prefix_cache_;
-  table.counted = false;
+  table.salt = options.salt;
+  table.retention.clear();
+  if (options.retention != nullptr) table.retention = *options.retention;
+  table.reads_cache = options.reads_cache && prefix_cache_;
+  table.counts = options.counted && table.reads_cache;
+  table.priority = options.priority;
+  table.leader.reset();
   table.open = true;
   return id;
 }
@@ -41,21 +54,36 @@ std::optional<int32_t> KvManager::TryAdmit(BlockTableId id, std::span<const Toke
   CHECK(table.open && table.blocks.empty(), "table {} has blocks", id.value);
   CHECK(!tokens.empty(), "table {} is for no token", id.value);
   LookUp(table, tokens);
+  if (TryFollow(table, tokens)) return std::nullopt;
   int32_t hits_idle = 0;
-  for (const PrefixCache::Hit& hit : hits_) hits_idle += cache_.IsIdle(hit.block) ? 1 : 0;
-  const int32_t blocks_new =
-      BlocksFor(static_cast<int64_t>(tokens.size())) - static_cast<int32_t>(hits_.size());
+  for (const PrefixCache::Hit& hit : hits_) {
+    hits_idle += hit.place.tier == KvTier::kDevice && cache_.IsIdle(hit.place) ? 1 : 0;
+  }
+  const int32_t blocks_new = BlocksFor(static_cast<int64_t>(tokens.size())) - HitsOnDevice();
   if (blocks_new + blocks_spared > blocks_available() - hits_idle) return std::nullopt;
 
   TakeHits(table);
   AppendBlocks(table, blocks_new);
-  const int32_t tokens_cached = table.blocks_known * tokens_per_block_;
-  if (table.reads_cache && !table.counted) {
-    table.counted = true;
+  const int32_t blocks_cached = static_cast<int32_t>(hits_.size());
+  if (prefix_cache_) {
+    table.blocks_planned = static_cast<int32_t>(tokens.size()) / tokens_per_block_;
+    HashUpTo(table, tokens, table.blocks_planned);
+    Announce(id, blocks_cached);
+  }
+  const int32_t tokens_cached = blocks_cached * tokens_per_block_;
+  if (table.counts) {
+    table.counts = false;
     query_tokens_ += tokens.size();
     hit_tokens_ += static_cast<uint64_t>(tokens_cached);
   }
   return tokens_cached;
+}
+
+bool KvManager::WaitsForPrefix(BlockTableId id) const {
+  const BlockTable& table = at(id);
+  if (!table.leader) return false;
+  const BlockTable& leader = at(*table.leader);
+  return leader.life == table.leader_life && leader.blocks_known < table.leader_blocks;
 }
 
 bool KvManager::TryExtend(BlockTableId id, int32_t tokens) {
@@ -75,13 +103,26 @@ void KvManager::Publish(BlockTableId id, std::span<const TokenId> tokens, int32_
   CHECK(tokens_computed <= static_cast<int32_t>(tokens.size()), "{} of {} tokens computed",
         tokens_computed, tokens.size());
   while ((table.blocks_known + 1) * int64_t{tokens_per_block_} <= tokens_computed) {
-    const BlockId block = table.blocks[static_cast<size_t>(table.blocks_known)];
-    const PrefixCache::Published published =
-        cache_.Publish(block, ContentOf(table, tokens, table.blocks_known));
+    const int32_t index = table.blocks_known;
+    const BlockId block = table.blocks[static_cast<size_t>(index)];
+    const PrefixCache::Published published = cache_.Publish(block, ContentOf(table, tokens, index));
     if (published.added) pool_.AddReference(block);
-    if (published.dropped) pool_.Release(*published.dropped);
+    if (published.dropped) {
+      if (published.news) RecordRemoved(*published.dropped);
+      const bool on_host = published.dropped->tier == KvTier::kHost;
+      (on_host ? host_pool_ : pool_).Release(published.dropped->block);
+    }
+    const size_t parent = static_cast<size_t>(index) - 1;
+    if (published.news) {
+      RecordStored(OnDevice(block), index == 0 ? table.root : table.hashes[parent]);
+    }
+    Retain(table, published.holder, index);
     table.link = published.link;
     ++table.blocks_known;
+  }
+  if (table.announced && table.blocks_known > table.block_announced) {
+    Withdraw(table);
+    Announce(id, table.blocks_known);
   }
 }
 
@@ -89,6 +130,7 @@ void KvManager::Empty(BlockTableId id) {
   BlockTable& table = at(id);
   CHECK(table.open && table.steps_in_flight == 0, "table {}: {} steps in flight", id.value,
         table.steps_in_flight);
+  ++table.life;
   ReleaseBlocks(table);
 }
 
@@ -96,6 +138,8 @@ void KvManager::Close(BlockTableId id) {
   BlockTable& table = at(id);
   CHECK(table.open, "table {} is closed already", id.value);
   table.open = false;
+  ++table.life;
+  Withdraw(table);
   if (table.steps_in_flight == 0) Recycle(id);
 }
 
@@ -114,42 +158,13 @@ void KvManager::ReleaseFromStep(BlockTableId id) {
 KvStats KvManager::stats() const {
   return KvStats{.blocks_total = pool_.blocks_total(),
                  .blocks_used = pool_.blocks_total() - blocks_available(),
-                 .blocks_cached = cache_.blocks_idle(),
+                 .blocks_cached = cache_.blocks_idle(KvTier::kDevice),
                  .query_tokens = query_tokens_,
-                 .hit_tokens = hit_tokens_};
-}
-
-Status KvManager::CheckIntegrity() const {
-  RETURN_IF_ERROR(pool_.CheckIntegrity());
-  RETURN_IF_ERROR(cache_.CheckIntegrity());
-  std::vector<int32_t> holders(static_cast<size_t>(pool_.blocks_total()));
-  std::vector<int32_t> writers(holders.size());  // tables in which the block is not settled
-  for (size_t i = 0; i < tables_.size(); ++i) {
-    const BlockTable& table = tables_[i];
-    if (!table.open && table.steps_in_flight == 0 && !table.blocks.empty()) {
-      return Internal("table {} is closed and holds {} blocks", i, table.blocks.size());
-    }
-    for (size_t index = 0; index < table.blocks.size(); ++index) {
-      const size_t block = static_cast<size_t>(table.blocks[index].value);
-      ++holders[block];
-      writers[block] += static_cast<int32_t>(index) >= table.blocks_known ? 1 : 0;
-    }
-  }
-  for (size_t i = 0; i < holders.size(); ++i) {
-    const BlockId block{static_cast<int32_t>(i)};
-    if (writers[i] > 0 && (holders[i] > 1 || cache_.Holds(block))) {
-      return Internal("block {} can be written and is shared by {} tables", i, holders[i]);
-    }
-    const int32_t expected = holders[i] + (cache_.Holds(block) ? 1 : 0);
-    if (pool_.references(block) != expected) {
-      return Internal("block {} has {} references, {} hold it", i, pool_.references(block),
-                      expected);
-    }
-    if (cache_.Holds(block) && cache_.IsIdle(block) != (holders[i] == 0)) {
-      return Internal("block {} is idle: {}, in {} tables", i, cache_.IsIdle(block), holders[i]);
-    }
-  }
-  return OkStatus();
+                 .hit_tokens = hit_tokens_,
+                 .host_blocks_total = host_pool_.blocks_total(),
+                 .host_blocks_used = host_pool_.blocks_total() - host_pool_.blocks_free(),
+                 .blocks_copied_out = blocks_copied_out_,
+                 .blocks_copied_in = blocks_copied_in_};
 }
 
 const BlockTable& KvManager::at(BlockTableId table) const {
@@ -166,20 +181,24 @@ int32_t KvManager::BlocksFor(int64_t tokens) const {
   return static_cast<int32_t>((tokens + tokens_per_block_ - 1) / tokens_per_block_);
 }
 
-PrefixBlock KvManager::ContentOf(BlockTable& table, std::span<const TokenId> tokens,
-                                 int32_t block_index) {
-  const size_t index = static_cast<size_t>(block_index);
+void KvManager::HashUpTo(BlockTable& table, std::span<const TokenId> tokens, int32_t blocks) const {
   const size_t size = static_cast<size_t>(tokens_per_block_);
   if (table.hashes.empty()) table.root = RootHash(table.salt, digest_);
-  while (table.hashes.size() <= index) {
+  while (table.hashes.size() < static_cast<size_t>(blocks)) {
     const size_t next = table.hashes.size();
     const BlockHash& parent = next == 0 ? table.root : table.hashes.back();
     table.hashes.push_back(NextHash(parent, tokens.subspan(next * size, size), digest_));
   }
-  return PrefixBlock{.hash = table.hashes[index],
+}
+
+PrefixBlock KvManager::ContentOf(BlockTable& table, std::span<const TokenId> tokens,
+                                 int32_t block_index) const {
+  HashUpTo(table, tokens, block_index + 1);
+  const size_t size = static_cast<size_t>(tokens_per_block_);
+  return PrefixBlock{.hash = table.hashes[static_cast<size_t>(block_index)],
                      .parent = table.link,
                      .salt = table.salt,
-                     .tokens = tokens.subspan(index * size, size)};
+                     .tokens = tokens.subspan(static_cast<size_t>(block_index) * size, size)};
 }
 
 void KvManager::LookUp(BlockTable& table, std::span<const TokenId> tokens) {
@@ -192,28 +211,91 @@ void KvManager::LookUp(BlockTable& table, std::span<const TokenId> tokens) {
     wanted.parent = parent;
     const std::optional<PrefixCache::Hit> hit = cache_.Find(wanted);
     if (!hit) return;
+    // A block of the device behind one that is only on its way there could not be shared in order.
+    const bool was_on_host = !hits_.empty() && hits_.back().place.tier == KvTier::kHost;
+    if (was_on_host && hit->place.tier == KvTier::kDevice) return;
     hits_.push_back(*hit);
     parent = hit->link;
   }
 }
 
+int32_t KvManager::HitsOnDevice() const {
+  return static_cast<int32_t>(std::ranges::count_if(
+      hits_, [](const PrefixCache::Hit& hit) { return hit.place.tier == KvTier::kDevice; }));
+}
+
+bool KvManager::TryFollow(BlockTable& table, std::span<const TokenId> tokens) {
+  table.leader.reset();
+  const int32_t blocks_max = static_cast<int32_t>((tokens.size() - 1) / tokens_per_block_);
+  const int32_t hits = static_cast<int32_t>(hits_.size());
+  if (!table.reads_cache || hits == blocks_max || announced_.empty()) return false;
+  const auto found = announced_.find(table.hashes[static_cast<size_t>(hits)]);
+  if (found == announced_.end()) return false;
+  const BlockTable& leader = at(found->second);
+  if (leader.priority < table.priority) return false;
+  // Equal names decide only whether to wait; what is taken then is compared token by token.
+  const int32_t comparable = std::min(leader.blocks_planned, blocks_max);
+  HashUpTo(table, tokens, comparable);
+  const auto end = table.hashes.begin() + comparable;
+  const int32_t agreed = static_cast<int32_t>(
+      std::mismatch(table.hashes.begin(), end, leader.hashes.begin()).first - table.hashes.begin());
+  if (agreed <= hits) return false;
+  table.leader = found->second;
+  table.leader_life = leader.life;
+  table.leader_blocks = agreed;
+  return true;
+}
+
 void KvManager::TakeHits(BlockTable& table) {
   for (const PrefixCache::Hit& hit : hits_) {
-    if (cache_.IsIdle(hit.block)) cache_.MarkBusy(hit.block);
-    pool_.AddReference(hit.block);
-    table.blocks.push_back(hit.block);
+    if (cache_.IsIdle(hit.place)) cache_.MarkBusy(hit.place);
+    if (hit.place.tier == KvTier::kHost) {
+      host_pool_.AddReference(hit.place.block);
+      table.host_blocks.push_back(hit.place.block);
+      continue;
+    }
+    pool_.AddReference(hit.place.block);
+    Retain(table, hit.place.block, table.blocks_known);
+    table.blocks.push_back(hit.place.block);
     table.link = hit.link;
+    ++table.blocks_known;
   }
-  table.blocks_known = static_cast<int32_t>(hits_.size());
+}
+
+void KvManager::Announce(BlockTableId id, int32_t block_index) {
+  BlockTable& table = at(id);
+  if (block_index >= table.blocks_planned) return;
+  table.block_announced = block_index;
+  table.announced =
+      announced_.try_emplace(table.hashes[static_cast<size_t>(block_index)], id).second;
+}
+
+void KvManager::Withdraw(BlockTable& table) {
+  if (!table.announced) return;
+  announced_.erase(table.hashes[static_cast<size_t>(table.block_announced)]);
+  table.announced = false;
+}
+
+// What hangs on a block needs it, so it is kept for as long as any of that.
+void KvManager::Retain(const BlockTable& table, BlockId block, int32_t block_index) {
+  int64_t keep_ns = 0;
+  for (const RetentionHint& hint : table.retention) {
+    if (hint.tokens > int64_t{block_index} * tokens_per_block_) {
+      keep_ns = std::max(keep_ns, hint.keep_ns);
+    }
+  }
+  if (keep_ns == 0) return;
+  cache_.TryRetain(block, {.keep_ns = keep_ns, .priority = table.priority, .tenant = table.salt});
 }
 
 void KvManager::AppendBlocks(BlockTable& table, int32_t blocks) {
   for (int32_t i = 0; i < blocks; ++i) {
     std::optional<BlockId> block = pool_.TryAllocate();
     if (!block) {
-      const std::optional<BlockId> evicted = cache_.EvictOldest();
-      CHECK(evicted.has_value(), "no block is left of {}", pool_.blocks_total());
-      CHECK(pool_.Release(*evicted) == 0, "evicted block {} is in use", evicted->value);
+      const std::optional<BlockId> oldest = cache_.NextToGo(KvTier::kDevice);
+      CHECK(oldest.has_value(), "no block is left of {}", pool_.blocks_total());
+      Evict(*oldest);
+      CHECK(pool_.Release(*oldest) == 0, "evicted block {} is in use", oldest->value);
       block = pool_.TryAllocate();
     }
     table.blocks.push_back(*block);
@@ -221,12 +303,18 @@ void KvManager::AppendBlocks(BlockTable& table, int32_t blocks) {
 }
 
 void KvManager::ReleaseBlocks(BlockTable& table) {
+  Withdraw(table);
+  for (const BlockId host_block : table.host_blocks) ReleaseHost(host_block);
+  table.host_blocks.clear();
   // From the tail, so that a chain is evicted from its tail.
   for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block) {
-    if (pool_.Release(*block) == 1 && cache_.Holds(*block)) cache_.MarkIdle(*block);
+    if (pool_.Release(*block) == 1 && cache_.Holds(OnDevice(*block))) {
+      cache_.MarkIdle(OnDevice(*block), now_ns_);
+    }
   }
   table.blocks.clear();
   table.blocks_known = 0;
+  table.blocks_planned = 0;
   table.link = kRootLink;
 }
 

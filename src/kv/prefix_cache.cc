@@ -1,13 +1,14 @@
 #include "kv/prefix_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "polysil/base/check.h"
 
 namespace polysil {
 
-size_t PrefixCache::NodeHash::operator()(int32_t block) const {
-  return (*this)((*nodes)[static_cast<size_t>(block)].hash);
+size_t PrefixCache::NodeHash::operator()(int32_t slot) const {
+  return (*this)((*nodes)[static_cast<size_t>(slot)].hash);
 }
 size_t PrefixCache::NodeHash::operator()(const BlockHash& hash) const {
   uint64_t word = 0;
@@ -17,38 +18,42 @@ size_t PrefixCache::NodeHash::operator()(const BlockHash& hash) const {
 bool PrefixCache::NodeEqual::operator()(int32_t left, int32_t right) const {
   return (*this)(left, (*nodes)[static_cast<size_t>(right)].hash);
 }
-bool PrefixCache::NodeEqual::operator()(int32_t block, const BlockHash& hash) const {
-  return (*nodes)[static_cast<size_t>(block)].hash == hash;
+bool PrefixCache::NodeEqual::operator()(int32_t slot, const BlockHash& hash) const {
+  return (*nodes)[static_cast<size_t>(slot)].hash == hash;
 }
-bool PrefixCache::NodeEqual::operator()(const BlockHash& hash, int32_t block) const {
-  return (*this)(block, hash);
+bool PrefixCache::NodeEqual::operator()(const BlockHash& hash, int32_t slot) const {
+  return (*this)(slot, hash);
 }
 
-PrefixCache::PrefixCache(int32_t blocks, int32_t tokens_per_block)
-    : tokens_per_block_(tokens_per_block),
-      nodes_(static_cast<size_t>(blocks)),
-      tokens_(static_cast<size_t>(blocks) * static_cast<size_t>(tokens_per_block)),
-      index_(static_cast<size_t>(blocks), NodeHash{&nodes_}, NodeEqual{&nodes_}) {}
+PrefixCache::PrefixCache(int32_t blocks, int32_t host_blocks, int32_t tokens_per_block)
+    : blocks_(blocks),
+      tokens_per_block_(tokens_per_block),
+      nodes_(static_cast<size_t>(blocks) + static_cast<size_t>(host_blocks)),
+      tokens_(nodes_.size() * static_cast<size_t>(tokens_per_block)),
+      index_(nodes_.size(), NodeHash{&nodes_}, NodeEqual{&nodes_}),
+      retained_(blocks) {}
 
 std::optional<PrefixCache::Hit> PrefixCache::Find(const PrefixBlock& wanted) const {
   const auto found = index_.find(wanted.hash);
-  if (found == index_.end()) return std::nullopt;
-  const BlockId block{*found};
-  if (!IsSame(block, wanted)) return std::nullopt;
-  return Hit{block, node(block).link};
+  if (found == index_.end() || !IsSame(*found, wanted)) return std::nullopt;
+  return Hit{PlaceOf(*found), at(*found).link};
 }
 
 PrefixCache::Published PrefixCache::Publish(BlockId block, const PrefixBlock& content) {
-  CHECK(!Holds(block), "block {} is known already", block.value);
+  CHECK(!Holds(OnDevice(block)), "block {} is known already", block.value);
+  const int32_t slot = SlotOf(OnDevice(block));
   const auto found = index_.find(content.hash);
   if (found == index_.end()) {
-    Add(block, content, ++links_given_);
-    return Published{.link = node(block).link, .added = true};
+    Add(slot, content, ++links_given_);
+    return Published{.link = at(slot).link, .holder = block, .added = true, .news = true};
   }
-  const BlockId known{*found};
-  PrefixLink link = node(known).link;
-  if (IsSame(known, content)) {
-    if (!IsIdle(known)) return Published{.link = link};
+  const KvPlace known = PlaceOf(*found);
+  PrefixLink link = at(*found).link;
+  const bool same = IsSame(*found, content);
+  if (same) {
+    if (known.tier == KvTier::kDevice && !IsIdle(known)) {
+      return Published{.link = link, .holder = known.block};
+    }
     // Same content, so the link and all that hangs on it stay good.
   } else {
     // Other content under the same name: a collision, or a chain whose parent was evicted. The
@@ -56,112 +61,193 @@ PrefixCache::Published PrefixCache::Publish(BlockId block, const PrefixBlock& co
     link = ++links_given_;
   }
   Forget(known);
-  Add(block, content, link);
-  return Published{.link = link, .added = true, .dropped = known};
+  Add(slot, content, link);
+  return Published{.link = link,
+                   .holder = block,
+                   .added = true,
+                   .news = !same || known.tier == KvTier::kHost,
+                   .dropped = known};
 }
 
-void PrefixCache::MarkIdle(BlockId block) {
-  Node& added = node(block);
-  CHECK(Holds(block) && !added.idle, "block {} cannot become idle", block.value);
-  added.idle = true;
-  added.idle_previous = idle_last_;
-  added.idle_next = kNone;
-  if (idle_last_ == kNone) {
-    idle_first_ = block.value;
+void PrefixCache::MarkIdle(KvPlace place, int64_t now_ns) {
+  const int32_t slot = SlotOf(place);
+  CHECK(Holds(place) && at(slot).idle_previous == kBusy, "block {} cannot become idle",
+        place.block.value);
+  if (retained_.Holds(slot)) {
+    retained_.MarkIdle(slot, now_ns);
+    at(slot).idle_previous = kRetained;
   } else {
-    node(BlockId{idle_last_}).idle_next = block.value;
+    Append(slot);
   }
-  idle_last_ = block.value;
-  ++blocks_idle_;
 }
 
-void PrefixCache::MarkBusy(BlockId block) {
-  Node& removed = node(block);
-  CHECK(removed.idle, "block {} is not idle", block.value);
-  if (removed.idle_previous == kNone) {
-    idle_first_ = removed.idle_next;
+void PrefixCache::MarkBusy(KvPlace place) {
+  const int32_t slot = SlotOf(place);
+  CHECK(IsIdle(place), "block {} is not idle", place.block.value);
+  if (at(slot).idle_previous == kRetained) {
+    retained_.MarkBusy(slot);
+    at(slot).idle_previous = kBusy;
   } else {
-    node(BlockId{removed.idle_previous}).idle_next = removed.idle_next;
+    Unlist(slot);
   }
-  if (removed.idle_next == kNone) {
-    idle_last_ = removed.idle_previous;
-  } else {
-    node(BlockId{removed.idle_next}).idle_previous = removed.idle_previous;
-  }
-  removed.idle = false;
-  --blocks_idle_;
 }
 
-std::optional<BlockId> PrefixCache::EvictOldest() {
-  if (idle_first_ == kNone) return std::nullopt;
-  const BlockId block{idle_first_};
-  Forget(block);
-  return block;
+bool PrefixCache::TryRetain(BlockId block, const RetentionWish& wish) {
+  CHECK(Holds(OnDevice(block)) && !IsIdle(OnDevice(block)), "block {} is not a known one in use",
+        block.value);
+  return retained_.TryRetain(block.value, wish);
+}
+
+void PrefixCache::EndWishes(int64_t now_ns) {
+  while (const std::optional<int32_t> slot = retained_.TakeExpired(now_ns)) Append(*slot);
+}
+
+std::optional<BlockId> PrefixCache::NextToGo(KvTier tier) const {
+  const IdleList& idle = idle_[static_cast<size_t>(tier)];
+  if (idle.first != kNone) return PlaceOf(idle.first).block;
+  if (tier == KvTier::kHost) return std::nullopt;
+  const std::optional<int32_t> slot = retained_.First();
+  return slot ? std::optional(BlockId{*slot}) : std::nullopt;
+}
+
+void PrefixCache::Forget(KvPlace place) {
+  const int32_t slot = SlotOf(place);
+  CHECK(Holds(place), "block {} is not known", place.block.value);
+  if (IsIdle(place)) MarkBusy(place);
+  retained_.Forget(slot);
+  if (at(slot).idle_previous != kArriving) {
+    CHECK(index_.erase(slot) == 1, "block {} is not indexed", place.block.value);
+  }
+  root_salts_.erase(slot);
+  at(slot).link = kRootLink;
+  at(slot).idle_previous = kBusy;
+  --blocks_held_[static_cast<size_t>(place.tier)];
+}
+
+void PrefixCache::Demote(BlockId block, BlockId host_block) {
+  const int32_t from = SlotOf(OnDevice(block));
+  const int32_t to = SlotOf(OnHost(host_block));
+  CHECK(at(to).link == kRootLink, "host block {} is in use", host_block.value);
+  at(to).hash = at(from).hash;
+  at(to).link = at(from).link;
+  at(to).parent = at(from).parent;
+  at(to).idle_previous = kArriving;
+  std::ranges::copy(TokensAt(from), TokensAt(to).begin());
+  if (const auto salt = root_salts_.find(from); salt != root_salts_.end()) {
+    std::string text = salt->second;
+    root_salts_.emplace(to, std::move(text));
+  }
+  ++blocks_held_[static_cast<size_t>(KvTier::kHost)];
+  Forget(OnDevice(block));
+}
+
+bool PrefixCache::Arrive(BlockId host_block) {
+  const int32_t slot = SlotOf(OnHost(host_block));
+  CHECK(at(slot).idle_previous == kArriving, "host block {} is not on its way", host_block.value);
+  if (!index_.insert(slot).second) {
+    Forget(OnHost(host_block));
+    return false;
+  }
+  at(slot).idle_previous = kBusy;
+  Append(slot);
+  return true;
+}
+
+int32_t PrefixCache::blocks_idle(KvTier tier) const {
+  const int32_t retained = tier == KvTier::kDevice ? retained_.blocks_idle() : 0;
+  return idle_[static_cast<size_t>(tier)].count + retained;
 }
 
 Status PrefixCache::CheckIntegrity() const {
-  int32_t held = 0;
-  int32_t idle = 0;
-  for (int32_t block = 0; block < static_cast<int32_t>(nodes_.size()); ++block) {
-    const Node& each = node(BlockId{block});
-    if (each.idle && each.link == kRootLink) return Internal("idle block {} is not held", block);
-    if (each.link == kRootLink) continue;
-    ++held;
-    idle += each.idle ? 1 : 0;
-    const auto found = index_.find(each.hash);
-    if (found == index_.end() || *found != block) {
-      return Internal("the index does not lead to block {}", block);
+  std::array<int32_t, 2> held{};
+  std::array<int32_t, 2> idle{};
+  size_t indexed = 0;
+  for (int32_t slot = 0; slot < static_cast<int32_t>(nodes_.size()); ++slot) {
+    RETURN_IF_ERROR(CheckNode(slot));
+    const KvPlace place = PlaceOf(slot);
+    if (!Holds(place)) continue;
+    ++held[static_cast<size_t>(place.tier)];
+    idle[static_cast<size_t>(place.tier)] += IsIdle(place) ? 1 : 0;
+    indexed += at(slot).idle_previous == kArriving ? 0 : 1;
+  }
+  if (indexed != index_.size()) return Internal("{} blocks, {} indexed", indexed, index_.size());
+  for (const KvTier tier : {KvTier::kDevice, KvTier::kHost}) {
+    const size_t t = static_cast<size_t>(tier);
+    int32_t listed = 0;
+    for (int32_t slot = idle_[t].first; slot != kNone; slot = at(slot).idle_next) {
+      if (at(slot).idle_previous < kNone) return Internal("slot {} is listed, not idle", slot);
+      if (++listed > idle_[t].count) return Internal("the idle list exceeds {}", idle_[t].count);
     }
-  }
-  int32_t listed = 0;
-  for (int32_t block = idle_first_; block != kNone; block = node(BlockId{block}).idle_next) {
-    if (!node(BlockId{block}).idle) return Internal("block {} is listed idle and is not", block);
-    if (++listed > blocks_idle_) return Internal("the idle list is longer than {}", blocks_idle_);
-  }
-  if (held != blocks_held() || idle != blocks_idle_ || listed != idle) {
-    return Internal("{} blocks held, {} indexed; {} idle, {} counted, {} listed", held,
-                    blocks_held(), idle, blocks_idle_, listed);
+    if (held[t] != blocks_held_[t] || idle[t] != blocks_idle(tier) || listed != idle_[t].count) {
+      return Internal("{} blocks held, {} counted; {} idle, {} counted, {} listed of {}", held[t],
+                      blocks_held_[t], idle[t], blocks_idle(tier), listed, idle_[t].count);
+    }
   }
   return OkStatus();
 }
 
-std::span<TokenId> PrefixCache::TokensOf(BlockId block) {
-  const size_t size = static_cast<size_t>(tokens_per_block_);
-  return std::span(tokens_).subspan(static_cast<size_t>(block.value) * size, size);
+Status PrefixCache::CheckNode(int32_t slot) const {
+  const Node& each = at(slot);
+  if (each.link == kRootLink) {
+    if (each.idle_previous == kBusy) return OkStatus();
+    return Internal("slot {} is idle and not held", slot);
+  }
+  const auto found = index_.find(each.hash);
+  const bool leads_here = found != index_.end() && *found == slot;
+  if (leads_here == (each.idle_previous != kArriving)) return OkStatus();
+  return Internal("the index {} to slot {}", leads_here ? "leads" : "does not lead", slot);
 }
 
-std::span<const TokenId> PrefixCache::TokensOf(BlockId block) const {
+std::span<TokenId> PrefixCache::TokensAt(int32_t slot) {
   const size_t size = static_cast<size_t>(tokens_per_block_);
-  return std::span(tokens_).subspan(static_cast<size_t>(block.value) * size, size);
+  return std::span(tokens_).subspan(static_cast<size_t>(slot) * size, size);
 }
 
-bool PrefixCache::IsSame(BlockId block, const PrefixBlock& content) const {
-  if (node(block).parent != content.parent) return false;
-  if (!std::ranges::equal(TokensOf(block), content.tokens)) return false;
+std::span<const TokenId> PrefixCache::TokensOf(KvPlace place) const {
+  const size_t size = static_cast<size_t>(tokens_per_block_);
+  return std::span(tokens_).subspan(static_cast<size_t>(SlotOf(place)) * size, size);
+}
+
+bool PrefixCache::IsSame(int32_t slot, const PrefixBlock& content) const {
+  if (at(slot).parent != content.parent) return false;
+  if (!std::ranges::equal(TokensOf(PlaceOf(slot)), content.tokens)) return false;
   if (content.parent != kRootLink) return true;
-  const auto salt = root_salts_.find(block.value);
+  const auto salt = root_salts_.find(slot);
   return salt == root_salts_.end() ? content.salt.empty() : salt->second == content.salt;
 }
 
-void PrefixCache::Add(BlockId block, const PrefixBlock& content, PrefixLink link) {
+void PrefixCache::Add(int32_t slot, const PrefixBlock& content, PrefixLink link) {
   CHECK(static_cast<int32_t>(content.tokens.size()) == tokens_per_block_, "block of {} tokens",
         content.tokens.size());
-  Node& added = node(block);
+  Node& added = at(slot);
   added.hash = content.hash;
   added.link = link;
   added.parent = content.parent;
-  std::ranges::copy(content.tokens, TokensOf(block).begin());
+  std::ranges::copy(content.tokens, TokensAt(slot).begin());
   if (content.parent == kRootLink && !content.salt.empty()) {
-    root_salts_.emplace(block.value, content.salt);
+    root_salts_.emplace(slot, content.salt);
   }
-  CHECK(index_.insert(block.value).second, "two blocks under the name of block {}", block.value);
+  ++blocks_held_[slot < blocks_ ? 0 : 1];
+  CHECK(index_.insert(slot).second, "two blocks under the name of slot {}", slot);
 }
 
-void PrefixCache::Forget(BlockId block) {
-  if (IsIdle(block)) MarkBusy(block);
-  CHECK(index_.erase(block.value) == 1, "block {} is not indexed", block.value);
-  root_salts_.erase(block.value);
-  node(block).link = kRootLink;
+void PrefixCache::Append(int32_t slot) {
+  IdleList& idle = list(slot);
+  at(slot).idle_previous = idle.last;
+  at(slot).idle_next = kNone;
+  (idle.last == kNone ? idle.first : at(idle.last).idle_next) = slot;
+  idle.last = slot;
+  ++idle.count;
+}
+
+void PrefixCache::Unlist(int32_t slot) {
+  IdleList& idle = list(slot);
+  const int32_t previous = at(slot).idle_previous;
+  const int32_t next = at(slot).idle_next;
+  (previous == kNone ? idle.first : at(previous).idle_next) = next;
+  (next == kNone ? idle.last : at(next).idle_previous) = previous;
+  at(slot).idle_previous = kBusy;
+  --idle.count;
 }
 
 }  // namespace polysil

@@ -21,8 +21,14 @@ class RequestQueue final {
 
   // False: the queue is full. The sequence must live until it is removed.
   bool TryPush(Sequence& sequence);
-  // The first in order; null: nobody waits.
-  Sequence* front() const { return sequences_.empty() ? nullptr : *sequences_.begin(); }
+  // The first in order of those that `fits` says yes to; null: there is none.
+  template <typename Predicate>
+  Sequence* First(Predicate fits) const {
+    for (Sequence* sequence : sequences_) {
+      if (fits(*sequence)) return sequence;
+    }
+    return nullptr;
+  }
   // CHECKs that it waits here.
   void Remove(Sequence& sequence);
   bool Contains(Sequence& sequence) const { return sequences_.contains(&sequence); }

@@ -25,7 +25,11 @@ bool Scheduler::TryAdd(Sequence& sequence) {
   if (!queue_.TryPush(sequence)) return false;
   const Request& request = *sequence.request();
   sequence.scheduler_entry().table =
-      kv_.Open(request.cache_salt, !request.sampling.prompt_logprobs.has_value());
+      kv_.Open({.salt = request.cache_salt,
+                .reads_cache = !request.sampling.prompt_logprobs.has_value(),
+                .counted = sequence.index() == 0,
+                .priority = request.priority,
+                .retention = &request.retention});
   return true;
 }
 
@@ -115,7 +119,7 @@ void Scheduler::AddPrefills() {
       ++next;
     }
     Sequence* sequence = next < running_.size() ? running_[next] : nullptr;
-    Sequence* waiting = admits ? queue_.front() : nullptr;
+    Sequence* waiting = admits ? FirstWaiting() : nullptr;
     const bool takes_waiting =
         waiting != nullptr && (sequence == nullptr || IsBefore(*waiting, *sequence));
     if (takes_waiting) sequence = waiting;
@@ -123,7 +127,8 @@ void Scheduler::AddPrefills() {
     // A prompt of one token asks for a prefill's place too: what it leaves is known once admitted.
     if (builder_.RowsFitting(std::max(sequence->rows_remaining(), 2)) == 0) return;
     if (takes_waiting && !TryAdmit(*waiting)) {
-      admits = false;
+      // One that waits for a prefix takes nothing and keeps nobody back.
+      admits = kv_.WaitsForPrefix(waiting->scheduler_entry().table);
       continue;
     }
     // An admitted sequence went into running_ at or before `next`.
@@ -135,6 +140,12 @@ void Scheduler::AddPrefills() {
 
 bool Scheduler::TakesPart(const Sequence& sequence) const {
   return sequence.scheduler_entry().held_back_build != builds_;
+}
+
+Sequence* Scheduler::FirstWaiting() const {
+  return queue_.First([this](const Sequence& sequence) {
+    return !kv_.WaitsForPrefix(sequence.scheduler_entry().table);
+  });
 }
 
 bool Scheduler::TryAdmit(Sequence& sequence) {
@@ -191,6 +202,7 @@ ScheduledStep Scheduler::Emit() {
 
   ScheduledStep step{.step_id = steps_built_, .tokens_total = builder_.tokens_total()};
   step.ended = std::exchange(ended_, {});
+  kv_.TakeEvictions(step.step_id, step.copies);
   step.sequences.reserve(builder_.parts().size());
   for (const StepBuilder::Part& part : builder_.parts()) {
     Sequence& sequence = *part.sequence;
@@ -199,6 +211,7 @@ ScheduledStep Scheduler::Emit() {
       step.started.push_back(SequenceStart{sequence.id(), sequence.index(), sequence.request()});
       entry.started = true;
     }
+    if (entry.blocks_sent == 0) kv_.TakeArrivals(entry.table, step.copies);
     const std::span<const BlockId> blocks = kv_.blocks(entry.table);
     const bool sample = sequence.SamplesAfter(part.rows);
     step.sequences.push_back(

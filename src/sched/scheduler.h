@@ -3,7 +3,8 @@
 // positions. It sees no clock, device, text or result. Owned by EngineCore, on the engine thread.
 //
 // One step: running sequences with one row left (decodes) first, then prefill chunks, running and
-// newly admitted ones, in policy order. The first of the queue is never overtaken.
+// newly admitted ones, in policy order. The first of the queue is never overtaken, unless it waits
+// for a prefix that a running one is computing.
 //
 // Blocks: admission gives a sequence the blocks of all its tokens at once, so a prefill never stops
 // for want of blocks. A decode that needs a block takes it from the last unprotected sequence in
@@ -84,6 +85,7 @@ class Scheduler final {
   void AddDecodes();
   void AddPrefills();
   bool TakesPart(const Sequence& sequence) const;
+  Sequence* FirstWaiting() const;
   bool TryAdmit(Sequence& sequence);
   bool TryGrow(size_t running_index);
   void Preempt(size_t running_index);

@@ -75,6 +75,7 @@ class GrpcServer::Running final {
     }
     changed_.notify_all();
     if (health_thread_.joinable()) health_thread_.join();
+    admin_.Stop();
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_.reset();
   }

@@ -114,6 +114,11 @@ StatusOr<TextCall> ReadGenerateRequest(const v1::GenerateRequest& request) {
   call.stop.ignore_eos = request.ignore_eos();
   call.stop.include_in_text = request.include_stop_str_in_output();
   if (request.has_n()) call.sequences = request.n();
+  for (const v1::CacheRetention& wish : request.cache_retention()) {
+    KeepPrefix& prefix = call.keep.emplace_back();
+    if (wish.has_tokens()) prefix.tokens = wish.tokens();
+    prefix.seconds = wish.seconds();
+  }
   call.echo = request.echo();
   if (request.has_skip_special_tokens()) call.skip_control = request.skip_special_tokens();
   return call;
@@ -173,6 +178,34 @@ v1::GenerateResponse WriteUsage(const TextUsage& usage) {
   return response;
 }
 
+v1::KvEventBatch WriteKvEvents(const KvEventBatch& batch) {
+  v1::KvEventBatch out;
+  out.set_first(batch.first);
+  out.set_lost(batch.lost);
+  // Stored blocks are of one size; their tokens lie one after the other.
+  const std::vector<KvEvent>& events = batch.news.events;
+  const auto stored = std::count_if(events.begin(), events.end(), [](const KvEvent& event) {
+    return event.kind == KvEventKind::kStored;
+  });
+  const ptrdiff_t size =
+      stored == 0 ? 0 : static_cast<ptrdiff_t>(batch.news.tokens.size()) / stored;
+  auto tokens = batch.news.tokens.begin();
+  for (const KvEvent& event : events) {
+    v1::KvEvent* to = out.add_events();
+    to->set_tier(event.tier == KvTier::kHost ? v1::KvEvent::HOST : v1::KvEvent::DEVICE);
+    if (event.kind == KvEventKind::kCleared) continue;
+    to->set_kind(event.kind == KvEventKind::kStored ? v1::KvEvent::STORED : v1::KvEvent::REMOVED);
+    to->set_hash(event.hash.data(), event.hash.size());
+    if (event.kind != KvEventKind::kStored) continue;
+    if (event.parent != KvBlockName{}) {
+      to->set_parent_hash(event.parent.data(), event.parent.size());
+    }
+    to->mutable_token_ids()->Add(tokens, tokens + size);
+    tokens += size;
+  }
+  return out;
+}
+
 v1::Stats WriteStats(const EngineStats& stats) {
   v1::Stats out;
   out.set_requests_running(stats.requests_running);
@@ -180,6 +213,10 @@ v1::Stats WriteStats(const EngineStats& stats) {
   out.set_kv_blocks_total(stats.kv_blocks_total);
   out.set_kv_blocks_used(stats.kv_blocks_used);
   out.set_kv_blocks_cached(stats.kv_blocks_cached);
+  out.set_kv_host_blocks_total(stats.kv_host_blocks_total);
+  out.set_kv_host_blocks_used(stats.kv_host_blocks_used);
+  out.set_kv_blocks_copied_out(stats.kv_blocks_copied_out);
+  out.set_kv_blocks_copied_in(stats.kv_blocks_copied_in);
   out.set_requests_stop(stats.requests_stop);
   out.set_requests_length(stats.requests_length);
   out.set_requests_cancelled(stats.requests_cancelled);

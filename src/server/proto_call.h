@@ -17,6 +17,7 @@ PromptEncoding ReadEncoding(const v1::Prompt& prompt);
 
 v1::GenerateResponse WriteDelta(const TextDelta& delta, const v1::GenerateRequest& request);
 v1::GenerateResponse WriteUsage(const TextUsage& usage);
+v1::KvEventBatch WriteKvEvents(const KvEventBatch& batch);
 v1::Stats WriteStats(const EngineStats& stats);
 
 // Canonical codes, one to one.

@@ -94,6 +94,11 @@ grpc::ServerUnaryReactor* AdminService::GetStats(grpc::CallbackServerContext* co
   return reactor;
 }
 
+grpc::ServerWriteReactor<v1::KvEventBatch>* AdminService::WatchKvEvents(
+    grpc::CallbackServerContext* /*context*/, const v1::WatchKvEventsRequest* request) {
+  return kv_events_.Watch(request->from());
+}
+
 grpc::ServerUnaryReactor* AdminService::GetReadiness(grpc::CallbackServerContext* context,
                                                      const v1::GetReadinessRequest* /*request*/,
                                                      v1::Readiness* response) {

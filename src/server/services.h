@@ -8,6 +8,7 @@
 
 #include "polysil/v1/admin.grpc.pb.h"
 #include "polysil/v1/inference.grpc.pb.h"
+#include "server/kv_event_feed.h"
 #include "session/text_service.h"
 
 namespace polysil {
@@ -44,7 +45,7 @@ class InferenceService final : public v1::Inference::CallbackService {
 class AdminService final : public v1::Admin::CallbackService {
  public:
   AdminService(TextService& service, std::string version)
-      : service_(service), version_(std::move(version)) {}
+      : service_(service), version_(std::move(version)), kv_events_(service) {}
 
   grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
                                      const v1::GetStatsRequest* request,
@@ -52,10 +53,16 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* GetReadiness(grpc::CallbackServerContext* context,
                                          const v1::GetReadinessRequest* request,
                                          v1::Readiness* response) override;
+  grpc::ServerWriteReactor<v1::KvEventBatch>* WatchKvEvents(
+      grpc::CallbackServerContext* context, const v1::WatchKvEventsRequest* request) override;
+
+  // Ends the streams that would go on for ever.
+  void Stop() { kv_events_.Stop(); }
 
  private:
   TextService& service_;
   const std::string version_;
+  KvEventFeed kv_events_;
 };
 
 }  // namespace polysil

@@ -108,6 +108,26 @@ Status CheckStop(const StopRules& stop, const TextLimits& limits, int32_t vocab_
   return OkStatus();
 }
 
+Status CheckKeep(const std::vector<KeepPrefix>& keep) {
+  constexpr double kSecondsMax = static_cast<double>(kRetentionNsMax) / 1e9;
+  if (keep.size() > static_cast<size_t>(kRetentionHintsMax)) {
+    return FieldError("cache_retention", "cache_retention has {} entries; at most {} are allowed",
+                      keep.size(), kRetentionHintsMax);
+  }
+  for (const KeepPrefix& prefix : keep) {
+    if (prefix.tokens && *prefix.tokens < 1) {
+      return FieldError("cache_retention", "cache_retention has tokens {}; it must be at least 1",
+                        *prefix.tokens);
+    }
+    if (!(prefix.seconds >= 1e-3 && prefix.seconds <= kSecondsMax)) {
+      return FieldError("cache_retention",
+                        "cache_retention has seconds {}; it must be between 0.001 and {}",
+                        prefix.seconds, kSecondsMax);
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status CheckCall(const TextCall& call, const TextLimits& limits, const RequestLimits& engine) {
@@ -124,7 +144,8 @@ Status CheckCall(const TextCall& call, const TextLimits& limits, const RequestLi
   }
   RETURN_IF_ERROR(CheckSampling(call.sampling, limits, engine.vocab_size));
   RETURN_IF_ERROR(CheckLengths(call));
-  return CheckStop(call.stop, limits, engine.vocab_size);
+  RETURN_IF_ERROR(CheckStop(call.stop, limits, engine.vocab_size));
+  return CheckKeep(call.keep);
 }
 
 Status CheckPromptIds(std::span<const TokenId> ids, std::string_view field,

@@ -36,6 +36,12 @@ struct StopRules {
   bool include_in_text = false;      // the stop string or end token stays in the text
 };
 
+// Keep the KV of the prompt's beginning for so long after its last use.
+struct KeepPrefix {
+  std::optional<int32_t> tokens;  // absent: the whole prompt
+  double seconds = 0.0;           // (0, a day]
+};
+
 // Field names in errors are those of the OpenAI API, which the proto shares: "max_tokens".
 struct TextCall {
   std::optional<std::string> model;  // absent: the one that is served
@@ -45,8 +51,9 @@ struct TextCall {
   std::optional<uint64_t> seed;       // absent: a random one
   std::optional<int32_t> tokens_max;  // absent or too many: to the end of the context. 0 with echo
   StopRules stop;
-  int32_t sequences = 1;  // n, for each prompt
-  bool echo = false;      // the prompt's text comes first, its logprobs too where those are asked
+  std::vector<KeepPrefix> keep;  // "cache_retention"; at most kRetentionHintsMax
+  int32_t sequences = 1;         // n, for each prompt
+  bool echo = false;  // the prompt's text comes first, its logprobs too where those are asked
   bool skip_control = true;           // control tokens give no text
   std::optional<int64_t> timeout_ns;  // from now
 };

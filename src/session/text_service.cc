@@ -184,11 +184,16 @@ Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& pla
   sampling.tokens_min = std::min(sampling.tokens_min, sampling.tokens_max);
   if (sampling.top_k < 0 || sampling.top_k >= limits.vocab_size) sampling.top_k = 0;
   if (plan.echo && plan.logprobs) sampling.prompt_logprobs = sampling.logprobs;
-  return Request{.prompt = ids,
-                 .sampling = std::move(sampling),
-                 .sequences = call.sequences,
-                 .end_token_ids = plan.end_token_ids,
-                 .deadline_ns = call.timeout_ns ? clock_.NowNs() + *call.timeout_ns : 0};
+  Request request{.prompt = ids,
+                  .sampling = std::move(sampling),
+                  .sequences = call.sequences,
+                  .end_token_ids = plan.end_token_ids,
+                  .deadline_ns = call.timeout_ns ? clock_.NowNs() + *call.timeout_ns : 0};
+  for (const KeepPrefix& prefix : call.keep) {
+    request.retention.push_back({.tokens = prefix.tokens.value_or(static_cast<int32_t>(ids.size())),
+                                 .keep_ns = static_cast<int64_t>(prefix.seconds * 1e9)});
+  }
+  return request;
 }
 
 StatusOr<std::vector<TokenId>> TextService::Tokenize(const TextPrompt& prompt,
@@ -262,6 +267,14 @@ EngineStats TextService::Stats() const {
 
 EngineReadiness TextService::Readiness() const {
   return engine_.Readiness();
+}
+
+KvEventBatch TextService::ReadKvEvents(uint64_t from, int32_t events_max) const {
+  return engine_.ReadKvEvents(from, events_max);
+}
+
+uint64_t TextService::WaitKvEvent(uint64_t number, int64_t timeout_ns) const {
+  return engine_.WaitKvEvent(number, timeout_ns);
 }
 
 int32_t TextService::RetryAfterSeconds() const {

@@ -103,6 +103,9 @@ class TextService final {
   EngineStats Stats() const;
   EngineReadiness Readiness() const;
   int32_t RetryAfterSeconds() const;
+  // See Engine.
+  KvEventBatch ReadKvEvents(uint64_t from, int32_t events_max) const;
+  uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const;
   // A generation call that a face refused before Start.
   void CountRefused() { refused_.fetch_add(1, std::memory_order_relaxed); }
 

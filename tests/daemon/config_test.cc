@@ -87,6 +87,7 @@ TEST(Config, SettingsWinOverFilesAndAreChecked) {
 TEST(Config, RangesAreSentences) {
   EXPECT_EQ(SettingError("kv.block_tokens=17"),
             "kv.block_tokens is 17; use one of: 8, 16, 32, 64, 128");
+  EXPECT_THAT(SettingError("kv.host_blocks=-1"), HasSubstr("kv.host_blocks"));
   EXPECT_THAT(SettingError("kv.blocks=0"), HasSubstr("kv.blocks is 0; it must be from 2"));
   EXPECT_THAT(SettingError("kv.dtype=f8"), HasSubstr("use one of: f16, f32"));
   EXPECT_THAT(SettingError("scheduler.sequences_max=300"), HasSubstr("more than"));

@@ -61,7 +61,8 @@ def test_many_streams_at_once_equal_each_alone(start):
     assert daemon.metric("polysil_prefix_cache_hit_tokens_total") == 0
 
 
-def test_cache_chunks_and_preemption_change_nothing(start, daemon):
+@pytest.mark.parametrize("host_blocks", [0, 200])
+def test_cache_chunks_preemption_and_swap_change_nothing(start, daemon, host_blocks):
     asked = prompts(STREAMS)
     expected = [alone(daemon, prompt) for prompt in asked]
     # Steps of 40 tokens, and a pool for a small part of what is asked for at once.
@@ -70,6 +71,8 @@ def test_cache_chunks_and_preemption_change_nothing(start, daemon):
         "scheduler.step_tokens_max=40",
         "--set",
         "kv.blocks=40",
+        "--set",
+        f"kv.host_blocks={host_blocks}",
         "--set",
         "model.context_tokens=512",
         "--set",
@@ -82,6 +85,7 @@ def test_cache_chunks_and_preemption_change_nothing(start, daemon):
     metrics = small.metrics()
     assert metrics["polysil_preemptions_total"] > 0
     assert metrics["polysil_prefix_cache_hit_tokens_total"] > 0
+    assert (metrics["polysil_kv_blocks_copied_in_total"] > 0) == (host_blocks > 0)
 
 
 def sampled(daemon, prompt):

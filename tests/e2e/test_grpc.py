@@ -103,6 +103,24 @@ def test_health(rpc):
     assert rpc.ask("polysil.v1.Admin", "GetReadiness", {})["ready"] is True
 
 
+def test_what_the_prefix_cache_stores_is_told(rpc):
+    watch = rpc.call("polysil.v1.Admin", "WatchKvEvents", {"from": 0})
+    ids = [1000 + 7 * i for i in range(40)]
+    rpc.generate({"prompt": {"token_ids": {"ids": ids}}, "max_tokens": 1})
+    stored = []
+    parents = {}
+    for batch in watch:
+        for event in as_dict(batch).get("events", []):
+            if event.get("kind") == "STORED":
+                parents[event["hash"]] = event["parent_hash"]
+                stored.append((event["hash"], event["token_ids"]))
+        mine = [name for name, tokens in stored if tokens in (ids[:16], ids[16:32])]
+        if len(mine) == 2:
+            break
+    assert parents[mine[1]] == mine[0]
+    watch.cancel()
+
+
 def test_the_model(rpc, daemon):
     model = rpc.ask(INFERENCE, "GetModel", {})
     assert model["name"] == daemon.name

@@ -109,6 +109,20 @@ def test_a_repeated_prompt_comes_from_the_cache(daemon):
     assert second["choices"] == first["choices"]
 
 
+def test_outputs_of_one_prompt_share_it_and_a_wish_is_taken(daemon):
+    prompt = "A prompt of its own for several outputs: " + "six seven eight nine ten " * 20
+    fields = {**COMPLETION, "prompt": prompt, "n": 3, "temperature": 1, "seed": 5}
+    wish = {"cache_retention": [{"tokens": 64, "seconds": 60}, {"seconds": 0.5}]}
+    before = daemon.metric("polysil_prompt_tokens_total")
+    first = daemon.ok("/v1/completions", {**fields, **wish})
+    tokens = first["usage"]["prompt_tokens"]
+    assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert daemon.metric("polysil_prompt_tokens_total") - before == tokens
+    second = daemon.ok("/v1/completions", fields)
+    assert 64 < second["usage"]["prompt_tokens_details"]["cached_tokens"] < tokens
+    assert second["choices"] == first["choices"]
+
+
 BAD_BODIES = [
     b"",
     b"{",
@@ -377,6 +391,10 @@ METRICS = {
     "polysil_kv_blocks_total",
     "polysil_kv_blocks_used",
     "polysil_kv_blocks_cached",
+    "polysil_kv_host_blocks_total",
+    "polysil_kv_host_blocks_used",
+    "polysil_kv_blocks_copied_out_total",
+    "polysil_kv_blocks_copied_in_total",
     "polysil_prompt_tokens_total",
     "polysil_generation_tokens_total",
     "polysil_prefix_cache_query_tokens_total",

@@ -3,10 +3,12 @@
 // well.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +31,9 @@ struct SeenStream {
 class CoreHarness final {
  public:
   CoreHarness(EngineCoreOptions options, FakeDeviceOptions device)
-      : core_(std::move(options)), device_(std::move(device)) {}
+      : core_(std::move(options)), device_(std::move(device)) {
+    FollowKvEvents();
+  }
 
   RequestId Submit(Request request) {
     request.id = RequestId{++requests_given_};
@@ -57,6 +61,7 @@ class CoreHarness final {
     }
     for (const SequenceOutput& output : actions_.outputs) See(output);
     Check(core_.CheckIntegrity());
+    FollowKvEvents();
     CheckStats();
   }
   // The device runs the oldest step in flight; the next tick gets its result.
@@ -115,21 +120,49 @@ class CoreHarness final {
     }
   }
 
+  // Who follows the events knows what can be found: each block is stored once in a tier before it
+  // is removed there, and at the end the idle ones are left.
+  void FollowKvEvents() {
+    for (const KvEvent& event : core_.kv_events().events) {
+      const std::pair<KvTier, KvBlockName> key{event.tier, event.hash};
+      if (event.kind == KvEventKind::kCleared) findable_.clear();
+      if (event.kind == KvEventKind::kStored && !findable_.insert(key).second) {
+        Report("a block was stored twice");
+      }
+      if (event.kind == KvEventKind::kRemoved && findable_.erase(key) != 1) {
+        Report("a block was removed that was not there");
+      }
+    }
+    const EngineStats stats = core_.stats();
+    const auto on_host =
+        std::ranges::count(findable_, KvTier::kHost, [](const auto& key) { return key.first; });
+    const bool idle = core_.sequences_live() == 0 && core_.steps_in_flight() == 0;
+    if (on_host > stats.kv_host_blocks_used ||
+        (idle && std::ssize(findable_) - on_host != stats.kv_blocks_cached)) {
+      Report(fmt::format(
+          "{} blocks are told to be findable, {} on the host; {} are cached, {} used "
+          "on the host",
+          findable_.size(), on_host, stats.kv_blocks_cached, stats.kv_host_blocks_used));
+    }
+  }
+
   // Gauges make sense, counters never fall.
   void CheckStats() {
     const EngineStats stats = core_.stats();
     if (stats.requests_running < 0 || stats.requests_waiting < 0 || stats.kv_blocks_used < 0 ||
         stats.kv_blocks_cached < 0 ||
-        stats.kv_blocks_used + stats.kv_blocks_cached > stats.kv_blocks_total) {
+        stats.kv_blocks_used + stats.kv_blocks_cached > stats.kv_blocks_total ||
+        stats.kv_host_blocks_used < 0 || stats.kv_host_blocks_used > stats.kv_host_blocks_total) {
       Report(fmt::format("gauges: {} running, {} waiting, {} used, {} cached of {}",
                          stats.requests_running, stats.requests_waiting, stats.kv_blocks_used,
                          stats.kv_blocks_cached, stats.kv_blocks_total));
     }
     const std::vector<uint64_t> counters = {
-        stats.requests_stop,           stats.requests_length,   stats.requests_cancelled,
-        stats.requests_deadline,       stats.requests_error,    stats.requests_refused,
-        stats.prompt_tokens,           stats.generation_tokens, stats.prefix_cache_query_tokens,
-        stats.prefix_cache_hit_tokens, stats.preemptions,       stats.steps};
+        stats.requests_stop,           stats.requests_length,    stats.requests_cancelled,
+        stats.requests_deadline,       stats.requests_error,     stats.requests_refused,
+        stats.prompt_tokens,           stats.generation_tokens,  stats.prefix_cache_query_tokens,
+        stats.prefix_cache_hit_tokens, stats.preemptions,        stats.steps,
+        stats.kv_blocks_copied_out,    stats.kv_blocks_copied_in};
     for (size_t i = 0; i < counters.size() && !counters_.empty(); ++i) {
       if (counters[i] < counters_[i]) Report(fmt::format("counter {} fell", i));
     }
@@ -150,6 +183,7 @@ class CoreHarness final {
   std::map<RequestId, std::vector<SeenStream>> streams_;
   std::map<SequenceId, std::pair<RequestId, int32_t>> names_;
   std::map<std::pair<RequestId, int32_t>, SequenceId> ids_;
+  std::set<std::pair<KvTier, KvBlockName>> findable_;
   std::vector<uint64_t> counters_;
   std::string problem_;
 };

@@ -32,6 +32,8 @@ class RandomRun final {
     limits.steps_in_flight_max = Pick({1, 1, 2, 3});
     if (Chance(0.3)) limits.token_buckets = {1, 2, 4, 8, 32};
     if (Chance(0.3)) limits.sequence_buckets = {1, 4};
+    limits.kv_host_blocks = Pick({0, 0, 1, 5, 40});
+    limits.block_copy_rows = Pick({0.1, 0.1, 1.5});
     options_.sequences_max = Between(1, 10);
     options_.queue_max = Between(0, 12);
     const int32_t kv_tokens = device_.blocks * device_.tokens_per_block;
@@ -106,6 +108,7 @@ class RandomRun final {
     if (Chance(0.1)) request.deadline_ns = harness_->now_ns() + Between(1, 60);
     request.priority = Chance(0.2) ? Between(-1, 1) : 0;
     request.cache_salt = Pick<const char*>({"", "", "a", "b"});
+    if (Chance(0.2)) request.retention = {{Between(1, 90), Between(1, 40)}, {Between(1, 20), 10}};
     // Some that must be refused.
     if (Chance(0.03)) request.prompt.resize(static_cast<size_t>(tokens_limit_) + 1);
     if (Chance(0.02)) request.prompt.back() = device_.vocab_size;
@@ -197,6 +200,8 @@ TEST(EngineCoreRandom, HoldsUnderRandomLoadAndFaults) {
   constexpr uint64_t kSeeds = 1500;
   uint64_t preemptions = 0;
   uint64_t hits = 0;
+  uint64_t copies_out = 0;
+  uint64_t copies_in = 0;
   uint64_t steps = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -205,14 +210,20 @@ TEST(EngineCoreRandom, HoldsUnderRandomLoadAndFaults) {
     if (HasFatalFailure()) return;
     preemptions += run.stats().preemptions;
     hits += run.stats().prefix_cache_hit_tokens;
+    copies_out += run.stats().kv_blocks_copied_out;
+    copies_in += run.stats().kv_blocks_copied_in;
     steps += run.stats().steps;
   }
   // The load is such that what is to be tested happens.
   EXPECT_GT(preemptions, kSeeds);
   EXPECT_GT(hits, 10 * kSeeds);
+  EXPECT_GT(copies_out, 20 * kSeeds);
+  EXPECT_GT(copies_in, kSeeds);
   EXPECT_GT(steps, 50 * kSeeds);
   RecordProperty("preemptions", std::to_string(preemptions));
   RecordProperty("hits", std::to_string(hits));
+  RecordProperty("copies_out", std::to_string(copies_out));
+  RecordProperty("copies_in", std::to_string(copies_in));
   RecordProperty("steps", std::to_string(steps));
 }
 

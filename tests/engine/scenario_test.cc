@@ -86,6 +86,18 @@ Fields ParseFields(const Words& words, size_t first) {
   return fields;
 }
 
+// "8x5000,16x100": the first 8 tokens for 5000 ms, the first 16 for 100 ms.
+std::vector<RetentionHint> ParseRetention(const std::string& text) {
+  std::vector<RetentionHint> hints;
+  for (const std::string& part : Split(text, ',')) {
+    const size_t times = part.find('x');
+    if (times == std::string::npos) Complain(fmt::format("'{}' is not TOKENSxMS", part));
+    hints.push_back({.tokens = static_cast<int32_t>(ParseInt(part.substr(0, times))),
+                     .keep_ns = ParseInt(part.substr(times + 1)) * kNsPerMs});
+  }
+  return hints;
+}
+
 std::string ReasonName(FinishReason reason) {
   static const std::map<FinishReason, std::string> kNames = {
       {FinishReason::kStop, "stop"},
@@ -169,6 +181,10 @@ class Scenario final {
         limits.sequence_buckets = ParseTokens(value);
       else if (key == "steps_in_flight")
         limits.steps_in_flight_max = number();
+      else if (key == "host_blocks")
+        limits.kv_host_blocks = number();
+      else if (key == "copy_rows")
+        limits.block_copy_rows = number();
       else if (key == "sequences_max")
         options_.sequences_max = number();
       else if (key == "queue_max")
@@ -220,6 +236,8 @@ class Scenario final {
         request.deadline_ns = ParseInt(value) * kNsPerMs;
       else if (key == "salt")
         request.cache_salt = value;
+      else if (key == "keep")
+        request.retention = ParseRetention(value);
       else if (key == "prompt_logprobs")
         request.sampling.prompt_logprobs = number();
       else
@@ -374,6 +392,9 @@ class Scenario final {
         {"hit", static_cast<int64_t>(stats.prefix_cache_hit_tokens)},
         {"preemptions", static_cast<int64_t>(stats.preemptions)},
         {"steps", static_cast<int64_t>(stats.steps)},
+        {"host", stats.kv_host_blocks_used},
+        {"out", static_cast<int64_t>(stats.kv_blocks_copied_out)},
+        {"in", static_cast<int64_t>(stats.kv_blocks_copied_in)},
         {"rows", harness_->device().rows_run()}};
     if (!values.contains(name)) Complain(fmt::format("'{}' is not counted", name));
     return values.at(name);

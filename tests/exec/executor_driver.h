@@ -47,6 +47,7 @@ struct DriverOptions {
   int32_t tokens_max = 256;
   int32_t sequences_max = 32;
   int32_t kv_blocks = 256;
+  int32_t kv_host_blocks = 0;
 };
 
 class ExecutorDriver final {
@@ -54,11 +55,12 @@ class ExecutorDriver final {
   ExecutorDriver(const Checkpoint& checkpoint, const DriverOptions& options) {
     auto device = CreateCpuDevice({.threads = 2, .activations = options.activations});
     EXPECT_TRUE(device.ok()) << device.status();
-    auto executor = LocalExecutor::Create(
-        *std::move(device), checkpoint,
-        {.limits = {.tokens_max = options.tokens_max, .sequences_max = options.sequences_max},
-         .kv_blocks = options.kv_blocks,
-         .kv_dtype = options.kv_dtype});
+    auto executor = LocalExecutor::Create(*std::move(device), checkpoint,
+                                          {.limits = {.tokens_max = options.tokens_max,
+                                                      .sequences_max = options.sequences_max,
+                                                      .kv_host_blocks = options.kv_host_blocks},
+                                           .kv_blocks = options.kv_blocks,
+                                           .kv_dtype = options.kv_dtype});
     EXPECT_TRUE(executor.ok()) << executor.status();
     executor_ = *std::move(executor);
     executor_->SetNotify([this] {

@@ -145,6 +145,24 @@ TEST_F(LocalExecutorTest, ABadStepFailsAndTheNextOneRuns) {
   EXPECT_EQ(sequence.output(), prompts_[3].output_ids);
 }
 
+// Its copies are not made either.
+TEST_F(LocalExecutorTest, CopiesOutOfRangeFailTheStep) {
+  ExecutorDriver driver(*checkpoint_, {.kv_blocks = 8, .kv_host_blocks = 4});
+  const auto on_host = [](int32_t block) { return KvPlace{KvTier::kHost, {block}}; };
+  const auto on_device = [](int32_t block) { return KvPlace{KvTier::kDevice, {block}}; };
+  for (const KvCopy& copy : std::vector<KvCopy>{{on_device(8), on_host(0)},
+                                                {on_device(-1), on_host(0)},
+                                                {on_host(4), on_device(0)},
+                                                {on_device(0), on_device(1)}}) {
+    const StepResult result = driver.Run({.step_id = driver.next_step_id(), .copies = {copy}});
+    EXPECT_FALSE(result.status.ok());
+  }
+  const StepResult result =
+      driver.Run({.step_id = driver.next_step_id(),
+                  .copies = {{on_device(7), on_host(3)}, {on_host(3), on_device(0)}}});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+}
+
 TEST_F(LocalExecutorTest, AnEmptyStepIsAnswered) {
   ExecutorDriver driver(*checkpoint_, {});
   const StepResult result = driver.Run({.step_id = driver.next_step_id()});

@@ -119,7 +119,34 @@ class FakeEngine final : public Engine {
 
   int32_t RetryAfterSeconds() const override { return 7; }
 
+  KvEventBatch ReadKvEvents(uint64_t from, int32_t events_max) const override {
+    const Turn turn(*this);
+    const uint64_t last = kv_removed_.size();
+    const uint64_t oldest = last < kKvEventsKept ? 1 : last - kKvEventsKept + 1;
+    KvEventBatch batch{.first = std::max(std::max<uint64_t>(from, 1), oldest)};
+    batch.lost = batch.first - std::max<uint64_t>(from, 1);
+    const uint64_t end = std::min(last + 1, batch.first + static_cast<uint64_t>(events_max));
+    for (uint64_t number = batch.first; number < end; ++number) {
+      batch.news.events.push_back({.kind = KvEventKind::kRemoved, .hash = kv_removed_[number - 1]});
+    }
+    return batch;
+  }
+  uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                      [&] { return stopping_ || kv_removed_.size() >= number; });
+    return kv_removed_.size();
+  }
+
   // --- for the test ---
+
+  static constexpr uint64_t kKvEventsKept = 1000;
+  // One more event: a block of that name was removed.
+  void RemoveKvBlock(KvBlockName name) {
+    const Turn turn(*this);
+    kv_removed_.push_back(name);
+    changed_.notify_all();
+  }
 
   void SetReadiness(EngineReadiness readiness) {
     const Turn turn(*this);
@@ -343,7 +370,7 @@ class FakeEngine final : public Engine {
   const SteadyClock clock_;
   mutable std::mutex mutex_;
   mutable std::atomic<int> callers_ = 0;
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   EngineStats stats_;
   EngineReadiness readiness_{.ready = true, .reason = {}};
   bool draining_ = false;
@@ -352,6 +379,7 @@ class FakeEngine final : public Engine {
   uint64_t next_id_ = 1;
   std::map<RequestId, Live> live_;
   std::vector<Request> submitted_;
+  std::vector<KvBlockName> kv_removed_;
   std::vector<RequestId> cancels_;
   std::vector<std::pair<RequestId, int32_t>> stops_;
   std::thread thread_;

@@ -82,7 +82,9 @@ class FakeDevice final {
   explicit FakeDevice(FakeDeviceOptions options)
       : options_(std::move(options)),
         slots_(static_cast<size_t>(options_.blocks) *
-               static_cast<size_t>(options_.tokens_per_block)) {}
+               static_cast<size_t>(options_.tokens_per_block)),
+        host_slots_(static_cast<size_t>(options_.limits.kv_host_blocks) *
+                    static_cast<size_t>(options_.tokens_per_block)) {}
 
   StepResult Run(const ScheduledStep& step, const FakeFaults& faults = {}) {
     CheckLimits(step);
@@ -95,6 +97,7 @@ class FakeDevice final {
       Expect(sequences_.emplace(start.id, std::move(known)).second, "sequence {} started twice",
              start.id.value);
     }
+    for (const KvCopy& copy : step.copies) RunCopy(step, copy, faults);
     StepResult result{.step_id = step.step_id, .status = faults.step, .duration_ns = 1'000'000};
     for (const ScheduledSequence& row : step.sequences) {
       SequenceResult row_result = RunRow(step, row, faults);
@@ -108,6 +111,8 @@ class FakeDevice final {
   // Of a sequence that was started and not ended.
   const std::vector<BlockId>& blocks(SequenceId id) const { return sequences_.at(id).table; }
   int64_t rows_run() const { return rows_run_; }
+  int64_t copies_out() const { return copies_out_; }
+  int64_t copies_in() const { return copies_in_; }
 
  private:
   struct Known {
@@ -155,6 +160,23 @@ class FakeDevice final {
            prefills);
     Expect(limits.mixes_prefill_and_decode || prefills == 0 || prefills == sequences,
            "step {} mixes {} prefills into {} sequences", step.step_id, prefills, sequences);
+  }
+
+  void RunCopy(const ScheduledStep& step, const KvCopy& copy, const FakeFaults& faults) {
+    Expect(copy.from.tier != copy.to.tier, "step {} copies within a tier", step.step_id);
+    const int32_t size = options_.tokens_per_block;
+    for (int32_t i = 0; i < size && violation_.empty(); ++i) {
+      // What a failed copy leaves behind is anybody's guess.
+      SlotAt(copy.to, i) = faults.step.ok() ? SlotAt(copy.from, i) : 0xBAD;
+    }
+    ++(copy.to.tier == KvTier::kHost ? copies_out_ : copies_in_);
+  }
+
+  uint64_t& SlotAt(const KvPlace& place, int32_t index) {
+    std::vector<uint64_t>& slots = place.tier == KvTier::kHost ? host_slots_ : slots_;
+    return slots.at(static_cast<size_t>(place.block.value) *
+                        static_cast<size_t>(options_.tokens_per_block) +
+                    static_cast<size_t>(index));
   }
 
   SequenceResult RunRow(const ScheduledStep& step, const ScheduledSequence& row,
@@ -243,10 +265,13 @@ class FakeDevice final {
   }
 
   const FakeDeviceOptions options_;
-  std::vector<uint64_t> slots_;  // [blocks, tokens_per_block]
+  std::vector<uint64_t> slots_;       // [blocks, tokens_per_block]
+  std::vector<uint64_t> host_slots_;  // [kv_host_blocks, tokens_per_block]
   std::map<SequenceId, Known> sequences_;
   int64_t steps_run_ = 0;
   int64_t rows_run_ = 0;
+  int64_t copies_out_ = 0;  // to the host tier
+  int64_t copies_in_ = 0;
   std::string violation_;
 };
 

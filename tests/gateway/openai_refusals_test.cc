@@ -100,6 +100,16 @@ TEST(OpenAiRefusals, FieldsThatAreRefused) {
       {R"("suffix":"x")", "suffix"},
       {R"("chat_template":"x")", "chat_template"},
       {R"("truncate_prompt_tokens":5)", "truncate_prompt_tokens"},
+      {R"("cache_retention":{"seconds":5})", "cache_retention"},
+      {R"("cache_retention":[5])", "cache_retention"},
+      {R"("cache_retention":[{}])", "cache_retention"},
+      {R"("cache_retention":[{"tokens":8}])", "cache_retention"},
+      {R"("cache_retention":[{"tokens":0,"seconds":5}])", "cache_retention"},
+      {R"("cache_retention":[{"tokens":1.5,"seconds":5}])", "cache_retention"},
+      {R"("cache_retention":[{"seconds":0}])", "cache_retention"},
+      {R"("cache_retention":[{"seconds":-1}])", "cache_retention"},
+      {R"("cache_retention":[{"seconds":86401}])", "cache_retention"},
+      {R"("cache_retention":[{"seconds":"5"}])", "cache_retention"},
       {R"("audio":{"voice":"x"})", "audio"}};
   const std::vector<Refusal> chat = {
       {R"("top_logprobs":5)", "top_logprobs"},

@@ -23,13 +23,13 @@ class KvManagerTest : public testing::Test {
  protected:
   // A sequence from its first to its last block, published as far as computed.
   BlockTableId Compute(const std::vector<TokenId>& tokens, const std::string& salt = "") {
-    const BlockTableId table = kv_.Open(salt, true);
+    const BlockTableId table = kv_.Open({salt, true});
     EXPECT_TRUE(kv_.TryAdmit(table, tokens, 0).has_value());
     kv_.Publish(table, tokens, static_cast<int32_t>(tokens.size()));
     return table;
   }
   int32_t Hit(const std::vector<TokenId>& tokens, const std::string& salt = "") {
-    const BlockTableId table = kv_.Open(salt, true);
+    const BlockTableId table = kv_.Open({salt, true});
     const std::optional<int32_t> cached = kv_.TryAdmit(table, tokens, 0);
     kv_.Close(table);
     return cached.value_or(-1);
@@ -43,10 +43,10 @@ class KvManagerTest : public testing::Test {
 };
 
 TEST_F(KvManagerTest, AdmitsAllOrNothing) {
-  const BlockTableId a = kv_.Open("", true);
+  const BlockTableId a = kv_.Open({"", true});
   EXPECT_EQ(kv_.TryAdmit(a, Tokens(21), 0), 0);
   EXPECT_EQ(Blocks(kv_, a), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
-  const BlockTableId b = kv_.Open("", true);
+  const BlockTableId b = kv_.Open({"", true});
   EXPECT_EQ(kv_.TryAdmit(b, Tokens(9, 100), 0), std::nullopt) << "needs 3, 2 are left";
   EXPECT_TRUE(kv_.blocks(b).empty());
   EXPECT_EQ(kv_.TryAdmit(b, Tokens(8, 100), 1), std::nullopt) << "one must be spared";
@@ -55,7 +55,7 @@ TEST_F(KvManagerTest, AdmitsAllOrNothing) {
 }
 
 TEST_F(KvManagerTest, ExtendsBlockByBlock) {
-  const BlockTableId a = kv_.Open("", true);
+  const BlockTableId a = kv_.Open({"", true});
   kv_.TryAdmit(a, Tokens(4), 0);
   EXPECT_TRUE(kv_.TryExtend(a, 4));
   EXPECT_EQ(kv_.blocks(a).size(), 1U);
@@ -68,10 +68,11 @@ TEST_F(KvManagerTest, ExtendsBlockByBlock) {
 
 TEST_F(KvManagerTest, PublishesFullBlocksOnly) {
   const std::vector<TokenId> tokens = Tokens(11);
-  const BlockTableId a = kv_.Open("", true);
+  const BlockTableId a = kv_.Open({"", true});
   kv_.TryAdmit(a, tokens, 0);
   kv_.Publish(a, tokens, 7);
-  EXPECT_EQ(Hit(tokens), 4);
+  EXPECT_EQ(Hit(Tokens(8)), 4);
+  EXPECT_EQ(Hit(tokens), -1) << "waits for the second block";
   kv_.Publish(a, tokens, 8);
   EXPECT_EQ(Hit(tokens), 8);
   kv_.Publish(a, tokens, 11);
@@ -89,7 +90,7 @@ TEST_F(KvManagerTest, LeavesTheLastTokenToBeComputed) {
 TEST_F(KvManagerTest, SharesBlocksAndFreesThemWithTheLastHolder) {
   const std::vector<TokenId> tokens = Tokens(9);
   const BlockTableId a = Compute(tokens);
-  const BlockTableId b = kv_.Open("", true);
+  const BlockTableId b = kv_.Open({"", true});
   EXPECT_EQ(kv_.TryAdmit(b, tokens, 0), 8);
   EXPECT_EQ(Blocks(kv_, b), (std::vector<int32_t>{0, 1, 3}));
   EXPECT_EQ(kv_.stats().blocks_used, 4);
@@ -102,7 +103,7 @@ TEST_F(KvManagerTest, SharesBlocksAndFreesThemWithTheLastHolder) {
 }
 
 TEST_F(KvManagerTest, BlocksOutliveTheSequenceWhileAStepHoldsThem) {
-  const BlockTableId a = kv_.Open("", true);
+  const BlockTableId a = kv_.Open({"", true});
   kv_.TryAdmit(a, Tokens(8), 0);
   kv_.HoldForStep(a);
   kv_.HoldForStep(a);
@@ -111,10 +112,10 @@ TEST_F(KvManagerTest, BlocksOutliveTheSequenceWhileAStepHoldsThem) {
   kv_.ReleaseFromStep(a);
   EXPECT_EQ(kv_.stats().blocks_used, 2);
   // Its number is not given away either.
-  EXPECT_NE(kv_.Open("", true), a);
+  EXPECT_NE(kv_.Open({"", true}), a);
   kv_.ReleaseFromStep(a);
   EXPECT_EQ(kv_.stats().blocks_used, 0);
-  EXPECT_EQ(kv_.Open("", true), a);
+  EXPECT_EQ(kv_.Open({"", true}), a);
 }
 
 // PFX-05.
@@ -122,7 +123,7 @@ TEST_F(KvManagerTest, EvictsFromTheTailOfTheOldestChain) {
   kv_.Close(Compute(Tokens(13)));       // 3 full blocks
   kv_.Close(Compute(Tokens(13, 100)));  // 3 full blocks
   EXPECT_EQ(kv_.stats().blocks_cached, 6);
-  const BlockTableId a = kv_.Open("", true);
+  const BlockTableId a = kv_.Open({"", true});
   EXPECT_EQ(kv_.TryAdmit(a, Tokens(16, 200), 0), 0);  // takes 2 free ones, evicts 2
   kv_.Close(a);
   EXPECT_EQ(Hit(Tokens(13)), 4) << "the head of the older chain is left";
@@ -133,7 +134,7 @@ TEST_F(KvManagerTest, HitsAreHeldBeforeAnythingIsEvicted) {
   kv_.Close(Compute(Tokens(17)));
   EXPECT_EQ(kv_.stats().blocks_cached, 4);
   // 4 found, 4 free: all eight blocks, none evicted.
-  const BlockTableId a = kv_.Open("", true);
+  const BlockTableId a = kv_.Open({"", true});
   std::vector<TokenId> tokens = Tokens(32);
   EXPECT_EQ(kv_.TryAdmit(a, tokens, 0), 16);
   EXPECT_EQ(kv_.blocks_available(), 0);
@@ -157,7 +158,7 @@ TEST_F(KvManagerTest, PreemptedTableFindsItsOwnBlocksAgain) {
 TEST_F(KvManagerTest, ComputingAgainKeepsTheChainWhole) {
   // The last block of a prompt known as a whole is computed again, and what follows hangs on it.
   kv_.Close(Compute(Tokens(8)));
-  const BlockTableId b = kv_.Open("", true);
+  const BlockTableId b = kv_.Open({"", true});
   EXPECT_EQ(kv_.TryAdmit(b, Tokens(8), 0), 4);
   kv_.TryExtend(b, 12);
   kv_.Publish(b, Tokens(12), 12);
@@ -169,15 +170,15 @@ TEST_F(KvManagerTest, ComputingAgainKeepsTheChainWhole) {
 TEST_F(KvManagerTest, HoleInAChainIsNeverJumped) {
   // Two compute the same; one's blocks are known, the other's second block hangs on them.
   const std::vector<TokenId> tokens = Tokens(12);
-  const BlockTableId a = kv_.Open("", true);
-  const BlockTableId b = kv_.Open("", true);
+  const BlockTableId a = kv_.Open({"", true});
+  const BlockTableId b = kv_.Open({.reads_cache = false});  // so that it does not wait
   kv_.TryAdmit(a, Tokens(4), 0);
   kv_.TryAdmit(b, tokens, 0);
   kv_.Publish(a, Tokens(4), 4);
   kv_.Publish(b, tokens, 8);
   kv_.Close(a);
   // Evict the first block while b still runs.
-  const BlockTableId c = kv_.Open("", true);
+  const BlockTableId c = kv_.Open({"", true});
   EXPECT_EQ(kv_.TryAdmit(c, Tokens(20, 500), 0), 0);
   kv_.Close(c);
   EXPECT_EQ(Hit(tokens), 0);
@@ -190,12 +191,12 @@ TEST_F(KvManagerTest, HoleInAChainIsNeverJumped) {
 TEST(KvManager, WithoutCacheNothingIsKept) {
   KvManager kv({.blocks = 4, .tokens_per_block = 4, .prefix_cache = false});
   const std::vector<TokenId> tokens = Tokens(9);
-  const BlockTableId a = kv.Open("", true);
+  const BlockTableId a = kv.Open({"", true});
   kv.TryAdmit(a, tokens, 0);
   kv.Publish(a, tokens, 9);
   kv.Close(a);
   EXPECT_EQ(kv.stats().blocks_cached, 0);
-  const BlockTableId b = kv.Open("", true);
+  const BlockTableId b = kv.Open({"", true});
   EXPECT_EQ(kv.TryAdmit(b, tokens, 0), 0);
   EXPECT_EQ(kv.stats().query_tokens, 0U);
   EXPECT_TRUE(kv.CheckIntegrity().ok());
@@ -203,7 +204,7 @@ TEST(KvManager, WithoutCacheNothingIsKept) {
 
 TEST(KvManagerDeathTest, MisuseEndsTheProcess) {
   KvManager kv({.blocks = 4, .tokens_per_block = 4});
-  const BlockTableId a = kv.Open("", true);
+  const BlockTableId a = kv.Open({"", true});
   kv.TryAdmit(a, Tokens(4), 0);
   kv.HoldForStep(a);
   EXPECT_DEATH(kv.Empty(a), "1 steps in flight");

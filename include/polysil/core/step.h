@@ -24,6 +24,24 @@ struct StepLimits {
   std::vector<int32_t> token_buckets;     // rising; rows are padded up to one; empty: any count
   std::vector<int32_t> sequence_buckets;  // likewise for sequences
   int32_t steps_in_flight_max = 1;
+  int32_t kv_host_blocks = 0;    // blocks of the host tier; 0: there is none, steps carry no copies
+  double block_copy_rows = 1.0;  // what copying one block between tiers costs, in rows of a prefill
+};
+
+// Where the bytes of a block lie: in the pool that rows read and write, or in the host tier, a
+// second pool that only copies reach.
+enum class KvTier : uint8_t { kDevice, kHost };
+
+struct KvPlace {
+  KvTier tier = KvTier::kDevice;
+  BlockId block;  // of that tier's pool
+  friend bool operator==(const KvPlace&, const KvPlace&) = default;
+};
+
+// The whole content of one block, put into another.
+struct KvCopy {
+  KvPlace from;
+  KvPlace to;
 };
 
 // Sent with the first step that runs a sequence.
@@ -48,6 +66,7 @@ struct ScheduledStep {
   int64_t step_id = 0;  // rising by one
   std::vector<SequenceStart> started;
   std::vector<SequenceId> ended;  // the executor may forget these; applied before `started`
+  std::vector<KvCopy> copies;     // one after the other, all before the first row
   std::vector<ScheduledSequence> sequences;
   int32_t tokens_total = 0;  // sum of sequences[i].tokens
 };

@@ -20,7 +20,8 @@ struct HostTensor {
   const std::byte* data = nullptr;
 };
 
-// Device memory, zeroed, 64-byte aligned. Freed with the object.
+// Memory of a device or, for copies with it, of its host: zeroed, 64-byte aligned. Freed with the
+// object.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
@@ -42,6 +43,10 @@ class Device {
   // The tensor's memory must outlive the matrix: a device may read it in place.
   virtual StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(const HostTensor& tensor) = 0;
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(int64_t bytes) = 0;
+  // Memory of the host, for Copy alone.
+  virtual StatusOr<std::unique_ptr<DeviceBuffer>> AllocateHost(int64_t bytes) = 0;
+  // Between the device and such memory, either way; in order with the calls of ops().
+  virtual void Copy(const std::byte* from, std::byte* to, int64_t bytes) = 0;
   virtual Ops& ops() = 0;
 };
 

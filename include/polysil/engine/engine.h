@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "polysil/base/status.h"
+#include "polysil/core/kv_event.h"
 #include "polysil/core/request.h"
 #include "polysil/core/step.h"
 
@@ -63,8 +64,10 @@ struct EngineStats {
   int64_t requests_running = 0;
   int64_t requests_waiting = 0;
   int64_t kv_blocks_total = 0;
-  int64_t kv_blocks_used = 0;    // referenced by a sequence
-  int64_t kv_blocks_cached = 0;  // free to take, but hold a known prefix
+  int64_t kv_blocks_used = 0;        // referenced by a sequence
+  int64_t kv_blocks_cached = 0;      // free to take, but hold a known prefix
+  int64_t kv_host_blocks_total = 0;  // of the host tier
+  int64_t kv_host_blocks_used = 0;   // hold a known prefix
   // By outcome: finished sequences of each FinishReason end a request once, when all have ended.
   uint64_t requests_stop = 0;
   uint64_t requests_length = 0;
@@ -76,6 +79,8 @@ struct EngineStats {
   uint64_t generation_tokens = 0;
   uint64_t prefix_cache_query_tokens = 0;
   uint64_t prefix_cache_hit_tokens = 0;
+  uint64_t kv_blocks_copied_out = 0;  // to the host tier
+  uint64_t kv_blocks_copied_in = 0;   // back from it
   uint64_t preemptions = 0;
   uint64_t steps = 0;
   Histogram time_to_first_token_s;
@@ -87,6 +92,15 @@ struct EngineStats {
 struct EngineReadiness {
   bool ready = false;
   std::string reason;  // why not
+};
+
+// Some events of the prefix cache in a row, the first of them numbered `first`; numbers rise by one
+// from 1. `lost` events before it are no longer kept: whoever follows them should forget all it
+// knows and note what comes.
+struct KvEventBatch {
+  uint64_t first = 0;
+  uint64_t lost = 0;
+  KvEvents news;
 };
 
 class Engine {
@@ -103,6 +117,11 @@ class Engine {
   virtual void Stop(RequestId id, int32_t sequence_index) = 0;
   virtual EngineStats Stats() const = 0;
   virtual EngineReadiness Readiness() const = 0;
+  // Events from number `from` on that are kept, at most events_max; none: there is nothing newer.
+  // A number far beyond the newest is of another process: what is kept comes from its beginning.
+  virtual KvEventBatch ReadKvEvents(uint64_t from, int32_t events_max) const = 0;
+  // Blocks until there is an event of that number, at most so long. Gives the newest number.
+  virtual uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const = 0;
   // Seconds after which a refused client may try again, from the measured service rate; at least 1.
   virtual int32_t RetryAfterSeconds() const = 0;
 };

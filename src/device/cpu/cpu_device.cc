@@ -3,6 +3,7 @@
 #include <hwloc.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -86,6 +87,14 @@ class CpuDevice final : public Device {
       return ResourceExhausted("no memory for a buffer of {} bytes", bytes);
     }
     return std::unique_ptr<DeviceBuffer>(new CpuBuffer(std::move(memory), bytes));
+  }
+
+  // The host is the device.
+  StatusOr<std::unique_ptr<DeviceBuffer>> AllocateHost(int64_t bytes) override {
+    return Allocate(bytes);
+  }
+  void Copy(const std::byte* from, std::byte* to, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
   }
 
   Ops& ops() override { return ops_; }

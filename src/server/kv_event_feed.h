@@ -1,0 +1,45 @@
+// KvEventFeed: the streams of those who watch the prefix cache. One thread waits for news and wakes
+// the watchers; each reads from the engine's log as fast as its client takes it, one batch at a
+// time, so that a slow one delays nobody and holds no more than one batch. Owned by AdminService.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "polysil/v1/admin.pb.h"
+#include "session/text_service.h"
+
+namespace polysil {
+
+class KvEventFeed final {
+ public:
+  // `service` outlives it.
+  explicit KvEventFeed(TextService& service);
+  ~KvEventFeed();
+  KvEventFeed(const KvEventFeed&) = delete;
+  KvEventFeed& operator=(const KvEventFeed&) = delete;
+
+  // A stream of the events from number `from` on.
+  grpc::ServerWriteReactor<v1::KvEventBatch>* Watch(uint64_t from);
+  // Ends all streams, and those to come, with UNAVAILABLE. Idempotent.
+  void Stop();
+
+ private:
+  class Watcher;
+  class Reactor;
+
+  void Run();
+
+  TextService& service_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Watcher>> watchers_;  // ended ones go with the next news
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace polysil
