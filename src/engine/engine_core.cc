@@ -53,7 +53,8 @@ EngineCore::EngineCore(const EngineCoreOptions& options)
       tokens_limit_(TokensLimit(options.limits)),
       kv_(options.kv),
       scheduler_({.sequences_max = options.sequences_max,
-                  .queue_sequences_max = options.sequences_max + options.queue_max},
+                  .queue_sequences_max = options.sequences_max + options.queue_max,
+                  .step_target_ns = options.itl_target_ns},
                  options.step_limits, policy_, kv_) {
   stats_.time_to_first_token_s = MakeHistogram(
       {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0});
@@ -101,6 +102,7 @@ void EngineCore::ApplyResult(StepResult& result) {
     return;
   }
   step_failures_ = 0;
+  scheduler_.LearnDuration(result.duration_ns);
   stats_.step_duration_s.Observe(static_cast<double>(result.duration_ns) / kNsPerSecond);
   actions_.outputs.reserve(actions_.outputs.size() + rows.size());
   for (size_t i = 0; i < rows.size(); ++i) ApplyRow(rows[i], result.sequences[i]);
@@ -371,6 +373,8 @@ EngineStats EngineCore::stats() const {
   stats.prefix_cache_query_tokens = kv.query_tokens;
   stats.prefix_cache_hit_tokens = kv.hit_tokens;
   stats.preemptions = scheduler_.preemptions();
+  stats.step_tokens = scheduler_.rows_submitted();
+  stats.step_padding_tokens = scheduler_.rows_padding();
   return stats;
 }
 

@@ -33,6 +33,7 @@ namespace polysil {
 struct EngineCoreOptions {
   int32_t sequences_max = 64;
   int32_t queue_max = 256;
+  int64_t itl_target_ns = 0;  // between two tokens of a sequence; 0: none
   RequestLimits limits;
   StepLimits step_limits;  // must have passed Validate
   KvOptions kv;

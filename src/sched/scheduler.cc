@@ -1,11 +1,23 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "polysil/base/check.h"
 
 namespace polysil {
+namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// Prefill goes on by so many rows a step, though there is no time for them.
+constexpr int32_t kPrefillRowsMin = 2;
+// A target that the decodes alone come near leaves prefill so much of their time: in their step or,
+// where kinds do not mix, in a step of its own.
+constexpr double kPrefillShareMixed = 1.0 / 3.0;
+constexpr double kPrefillShareAlone = 1.0;
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, const StepLimits& limits,
                      const SchedulerPolicy& policy, KvManager& kv)
@@ -14,6 +26,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, const StepLimits& limits,
       builder_(limits),
       sequences_max_(
           std::min({options.sequences_max, builder_.sequences_max(), builder_.tokens_max()})),
+      step_target_ns_(static_cast<double>(options.step_target_ns)),
       queue_(policy, options.queue_sequences_max),
       ring_(static_cast<size_t>(limits.steps_in_flight_max)) {
   CHECK(sequences_max_ > 0, "{} sequences may run", sequences_max_);
@@ -60,6 +73,7 @@ std::span<const Scheduler::Row> Scheduler::FinishOldestStep(int64_t step_id) {
   CHECK(step.step_id == step_id, "step {} came back before step {}", step_id, step.step_id);
   oldest_step_ = (oldest_step_ + 1) % static_cast<int32_t>(ring_.size());
   --steps_in_flight_;
+  work_finished_ = step.work;
   for (const Row& row : step.rows) {
     row.sequence->OnStepDone(row.sample);
     kv_.ReleaseFromStep(row.sequence->scheduler_entry().table);
@@ -80,6 +94,8 @@ bool Scheduler::IsBefore(const Sequence& left, const Sequence& right) const {
 void Scheduler::Fill(StepKind kind) {
   builder_.Start(kind);
   if (kind != StepKind::kPrefillOnly) AddDecodes();
+  decodes_ = builder_.parts().size();
+  step_time_ns_ = PrefillTimeNs(kind);
   if (kind != StepKind::kDecodeOnly) AddPrefills();
   last_kind_ = kind;
 }
@@ -121,16 +137,52 @@ void Scheduler::AddPrefills() {
     if (takes_waiting) sequence = waiting;
     if (sequence == nullptr) return;
     // A prompt of one token asks for a prefill's place too: what it leaves is known once admitted.
-    if (builder_.RowsFitting(std::max(sequence->rows_remaining(), 2)) == 0) return;
+    if (PrefillRows(*sequence, std::max(sequence->rows_remaining(), 2)) == 0) return;
     if (takes_waiting && !TryAdmit(*waiting)) {
       admits = false;
       continue;
     }
     // An admitted sequence went into running_ at or before `next`.
     ++next;
-    const int32_t rows = builder_.RowsFitting(sequence->rows_remaining());
+    const int32_t rows = PrefillRows(*sequence, sequence->rows_remaining());
     if (rows > 0) builder_.Add(*sequence, rows);
   }
+}
+
+// How long a step may take that others wait for: with the decodes in it or, where prefill and
+// decodes do not mix, before the step of those.
+double Scheduler::PrefillTimeNs(StepKind kind) const {
+  if (step_target_ns_ <= 0.0 || !cost_.knows()) return kNoLimit;
+  // Most steps end in time, not half of them.
+  const double target_ns = step_target_ns_ / (1.0 + 2.0 * cost_.spread());
+  if (kind != StepKind::kPrefillOnly) {
+    if (builder_.parts().empty()) return kNoLimit;
+    const double decodes_ns = cost_.PredictNs(builder_.work());
+    return std::max(target_ns, decodes_ns * (1.0 + kPrefillShareMixed));
+  }
+  StepWork decodes;
+  for (const Sequence* sequence : running_) {
+    if (sequence->rows_remaining() == 1) decodes = decodes.With(sequence->tokens_scheduled(), 1);
+  }
+  if (decodes.sequences == 0) return kNoLimit;
+  const double decodes_ns = cost_.PredictNs(decodes);
+  return std::max(target_ns - decodes_ns, decodes_ns * kPrefillShareAlone);
+}
+
+// Of rows_remaining, those that the step has room and time for.
+int32_t Scheduler::PrefillRows(const Sequence& sequence, int32_t rows_remaining) const {
+  const int32_t rows_fitting = builder_.RowsFitting(rows_remaining);
+  if (step_time_ns_ == kNoLimit || rows_fitting == 0) return rows_fitting;
+  int32_t rows = 0;
+  int32_t beyond = rows_fitting + 1;
+  while (beyond - rows > 1) {
+    const int32_t middle = rows + (beyond - rows) / 2;
+    const bool in_time = cost_.PredictNs(builder_.WorkWith(sequence, middle)) <= step_time_ns_;
+    (in_time ? rows : beyond) = middle;
+  }
+  if (builder_.parts().size() == decodes_)
+    rows = std::max(rows, std::min(rows_fitting, kPrefillRowsMin));
+  return builder_.RowsFitting(rows);
 }
 
 bool Scheduler::TakesPart(const Sequence& sequence) const {
@@ -188,6 +240,9 @@ ScheduledStep Scheduler::Emit() {
   ++steps_in_flight_;
   record.step_id = ++steps_built_;
   record.rows.clear();
+  record.work = builder_.work();
+  rows_submitted_ += static_cast<uint64_t>(builder_.tokens_total());
+  rows_padding_ += static_cast<uint64_t>(record.work.rows - builder_.tokens_total());
 
   ScheduledStep step{.step_id = steps_built_, .tokens_total = builder_.tokens_total()};
   step.ended = std::exchange(ended_, {});

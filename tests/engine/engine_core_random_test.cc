@@ -32,6 +32,8 @@ class RandomRun final {
     limits.steps_in_flight_max = Pick({1, 1, 2, 3});
     if (Chance(0.3)) limits.token_buckets = {1, 2, 4, 8, 32};
     if (Chance(0.3)) limits.sequence_buckets = {1, 4};
+    device_.cost = {.step_ns = Pick({0, 1000}), .row_ns = Pick({0, 100}), .position_ns = 1};
+    options_.itl_target_ns = Pick({0, 0, 1, 1500, 3000});
     options_.sequences_max = Between(1, 10);
     options_.queue_max = Between(0, 12);
     const int32_t kv_tokens = device_.blocks * device_.tokens_per_block;

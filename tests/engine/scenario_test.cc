@@ -173,6 +173,12 @@ class Scenario final {
         options_.sequences_max = number();
       else if (key == "queue_max")
         options_.queue_max = number();
+      else if (key == "itl_target_us")
+        options_.itl_target_ns = int64_t{number()} * 1000;
+      else if (key == "step_us")
+        device_.cost.step_ns = int64_t{number()} * 1000;
+      else if (key == "row_us")
+        device_.cost.row_ns = int64_t{number()} * 1000;
       else if (key == "context")
         options_.limits.context_tokens_max = number();
       else if (key == "prefix_cache")
@@ -374,6 +380,8 @@ class Scenario final {
         {"hit", static_cast<int64_t>(stats.prefix_cache_hit_tokens)},
         {"preemptions", static_cast<int64_t>(stats.preemptions)},
         {"steps", static_cast<int64_t>(stats.steps)},
+        {"step_tokens", static_cast<int64_t>(stats.step_tokens)},
+        {"padding", static_cast<int64_t>(stats.step_padding_tokens)},
         {"rows", harness_->device().rows_run()}};
     if (!values.contains(name)) Complain(fmt::format("'{}' is not counted", name));
     return values.at(name);

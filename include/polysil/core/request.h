@@ -20,6 +20,7 @@ struct Request {
   int64_t deadline_ns = 0;             // on the engine's clock; 0: none
   int32_t priority = 0;                // higher runs first
   std::string cache_salt;              // prefixes are shared only between equal salts
+  std::string tenant;  // whose share of the service it takes; those without a name are one tenant
 };
 
 struct RequestLimits {
