@@ -1,6 +1,7 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -27,7 +28,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, const StepLimits& limits,
       sequences_max_(
           std::min({options.sequences_max, builder_.sequences_max(), builder_.tokens_max()})),
       step_target_ns_(static_cast<double>(options.step_target_ns)),
-      queue_(policy, options.queue_sequences_max),
+      queue_(policy, options.weights, options.queue_sequences_max),
       ring_(static_cast<size_t>(limits.steps_in_flight_max)) {
   CHECK(sequences_max_ > 0, "{} sequences may run", sequences_max_);
 }
@@ -45,9 +46,8 @@ bool Scheduler::TryAdd(Sequence& sequence) {
 void Scheduler::Finish(Sequence& sequence) {
   if (sequence.state() == SequenceState::kRunning) {
     CHECK(std::erase(running_, &sequence) == 1, "sequence {} does not run", sequence.id().value);
-  } else {
-    queue_.Remove(sequence);
   }
+  queue_.Leave(sequence);
   sequence.MoveTo(SequenceState::kFinished);
   SchedulerEntry& entry = sequence.scheduler_entry();
   kv_.Close(entry.table);
@@ -57,6 +57,7 @@ void Scheduler::Finish(Sequence& sequence) {
 std::optional<ScheduledStep> Scheduler::BuildStep() {
   if (steps_in_flight_ == static_cast<int32_t>(ring_.size())) return std::nullopt;
   ++builds_;
+  queue_.StartStep();
   if (builder_.limits().mixes_prefill_and_decode) {
     Fill(StepKind::kMixed);
   } else {
@@ -118,22 +119,26 @@ void Scheduler::AddDecodes() {
     Sequence& sequence = *running_[i];
     if (sequence.rows_remaining() != 1 || !TakesPart(sequence)) continue;
     if (builder_.RowsFitting(1) == 0) return;
-    if (TryGrow(i)) builder_.Add(sequence, 1);
+    if (TryGrow(i)) AddRows(sequence, 1);
   }
 }
 
 void Scheduler::AddPrefills() {
+  prefills_.clear();
+  for (Sequence* sequence : running_) {
+    if (sequence->rows_remaining() <= 1 || !TakesPart(*sequence)) continue;
+    prefills_.push_back(sequence);
+    queue_.WantPrefill(*sequence);
+  }
+  std::ranges::sort(
+      prefills_, [this](const Sequence* l, const Sequence* r) { return queue_.IsBefore(*l, *r); });
   bool admits = true;
   size_t next = 0;
   while (true) {
-    while (next < running_.size() &&
-           (running_[next]->rows_remaining() <= 1 || !TakesPart(*running_[next]))) {
-      ++next;
-    }
-    Sequence* sequence = next < running_.size() ? running_[next] : nullptr;
+    Sequence* sequence = next < prefills_.size() ? prefills_[next] : nullptr;
     Sequence* waiting = admits ? queue_.front() : nullptr;
     const bool takes_waiting =
-        waiting != nullptr && (sequence == nullptr || IsBefore(*waiting, *sequence));
+        waiting != nullptr && (sequence == nullptr || queue_.IsBefore(*waiting, *sequence));
     if (takes_waiting) sequence = waiting;
     if (sequence == nullptr) return;
     // A prompt of one token asks for a prefill's place too: what it leaves is known once admitted.
@@ -142,11 +147,15 @@ void Scheduler::AddPrefills() {
       admits = false;
       continue;
     }
-    // An admitted sequence went into running_ at or before `next`.
-    ++next;
+    if (!takes_waiting) ++next;
     const int32_t rows = PrefillRows(*sequence, sequence->rows_remaining());
-    if (rows > 0) builder_.Add(*sequence, rows);
+    if (rows > 0) AddRows(*sequence, rows);
   }
+}
+
+void Scheduler::AddRows(Sequence& sequence, int32_t rows) {
+  builder_.Add(sequence, rows);
+  queue_.Charge(sequence, sequence.tokens_scheduled() + rows);
 }
 
 // How long a step may take that others wait for: with the decodes in it or, where prefill and
@@ -196,7 +205,8 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
   const std::optional<int32_t> tokens_cached =
       kv_.TryAdmit(sequence.scheduler_entry().table, sequence.tokens(), blocks_spared);
   if (!tokens_cached) return false;
-  queue_.Remove(sequence);
+  queue_.Admit(sequence, *tokens_cached);
+  queue_.GetPrefill(sequence);
   sequence.StartAt(*tokens_cached);
   sequence.MoveTo(SequenceState::kRunning);
   const auto place = std::ranges::lower_bound(
@@ -210,8 +220,7 @@ bool Scheduler::TryGrow(size_t running_index) {
   const Sequence& sequence = *running_[running_index];
   const BlockTableId table = sequence.scheduler_entry().table;
   while (!kv_.TryExtend(table, sequence.tokens_scheduled() + 1)) {
-    size_t victim = running_.size() - 1;
-    while (victim > running_index && running_[victim]->owes_progress()) --victim;
+    const size_t victim = VictimBehind(running_index);
     if (victim == running_index) return false;
     if (running_[victim]->steps_in_flight() > 0) {
       // Its blocks are in use. Kept out of this step, it can be preempted when the others are back.
@@ -223,6 +232,30 @@ bool Scheduler::TryGrow(size_t running_index) {
   return true;
 }
 
+// running_index itself: there is none.
+size_t Scheduler::VictimBehind(size_t running_index) const {
+  size_t victim = running_index;
+  double cost = 0.0;
+  for (size_t i = running_.size() - 1; i > running_index; --i) {
+    const Sequence& sequence = *running_[i];
+    if (sequence.owes_progress()) continue;
+    const bool first = victim == running_index;
+    if (!first && sequence.priority() > running_[victim]->priority()) break;
+    const double sequence_cost = ResumeCost(sequence);
+    if (!first && sequence_cost >= cost) continue;
+    victim = i;
+    cost = sequence_cost;
+  }
+  return victim;
+}
+
+double Scheduler::ResumeCost(const Sequence& sequence) const {
+  const int32_t tokens = sequence.tokens_total();
+  const double once =
+      cost_.knows() ? cost_.PredictNs(StepWork{}.With(0, tokens)) : static_cast<double>(tokens);
+  return std::ldexp(once, std::min(sequence.preemptions(), 64));
+}
+
 void Scheduler::Preempt(size_t running_index) {
   Sequence& sequence = *running_[running_index];
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
@@ -230,7 +263,7 @@ void Scheduler::Preempt(size_t running_index) {
   sequence.scheduler_entry().blocks_sent = 0;
   sequence.Rewind();
   sequence.MoveTo(SequenceState::kPreempted);
-  CHECK(queue_.TryPush(sequence), "no place to wait for sequence {}", sequence.id().value);
+  queue_.PushPreempted(sequence);
   ++preemptions_;
 }
 
@@ -255,6 +288,7 @@ ScheduledStep Scheduler::Emit() {
       entry.started = true;
     }
     const std::span<const BlockId> blocks = kv_.blocks(entry.table);
+    if (sequence.rows_remaining() > 1) queue_.GetPrefill(sequence);
     const bool sample = sequence.SamplesAfter(part.rows);
     step.sequences.push_back(
         ScheduledSequence{.id = sequence.id(),
@@ -268,10 +302,12 @@ ScheduledStep Scheduler::Emit() {
     sequence.OnScheduled(part.rows, sample);
     record.rows.push_back(Row{&sequence, part.rows, sample});
   }
+  queue_.EndStep();
   return step;
 }
 
 Status Scheduler::CheckIntegrity() const {
+  RETURN_IF_ERROR(queue_.CheckIntegrity());
   if (static_cast<int32_t>(running_.size()) > sequences_max_) {
     return Internal("{} sequences run, at most {} may", running_.size(), sequences_max_);
   }

@@ -3,21 +3,23 @@
 // positions. It sees no clock, device, text or result. Owned by EngineCore, on the engine thread.
 //
 // One step: running sequences with one row left (decodes) first, then prefill chunks, running and
-// newly admitted ones, in policy order. The first of the queue is never overtaken. With a target
+// newly admitted ones, in the order of RequestQueue. Its first is never overtaken. With a target
 // for the time between two tokens, a step beside decodes takes no more prefill than it has time
 // for, as far as the durations of earlier steps tell; a few rows of it go on in any case.
 //
 // Blocks: admission gives a sequence the blocks of all its tokens at once, so a prefill never stops
-// for want of blocks. A decode that needs a block takes it from the last unprotected sequence in
-// policy order, which is preempted: it gives up its blocks and is computed again later. If none
-// comes after it, the decode sits out the step. A resumed sequence is protected until it has chosen
-// one more token, and needs no block before that; so everybody moves on or waits for somebody who
-// does.
+// for want of blocks. A decode that needs a block takes it from one behind it in policy order that
+// is not protected: of the lowest priority, there the one that is cheapest to compute again; each
+// earlier preemption doubles that price. The victim gives up its blocks and is computed again
+// later. If there is none, the decode sits out the step. A resumed sequence is protected until it
+// has chosen one more token, and needs no block before that; so everybody moves on or waits for
+// somebody who does.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/sequence.h"
@@ -36,6 +38,7 @@ struct SchedulerOptions {
   int32_t sequences_max = 64;        // run at once; the executor's limits apply as well
   int32_t queue_sequences_max = 64;  // wait at once, preempted ones included
   int64_t step_target_ns = 0;        // a step with decodes is to end within it; 0: no target
+  ServiceWeights weights;
 };
 
 class Scheduler final {
@@ -72,6 +75,11 @@ class Scheduler final {
 
   std::span<Sequence* const> running() const { return running_; }
   int32_t waiting() const { return queue_.size(); }
+  int64_t tokens_waiting() const { return queue_.tokens(); }
+  // See RequestQueue.
+  int64_t SequencesBefore(int32_t priority, std::string_view tenant) const {
+    return queue_.SequencesBefore(priority, tenant);
+  }
   int32_t steps_in_flight() const { return steps_in_flight_; }
   uint64_t preemptions() const { return preemptions_; }
   const StepCostModel& cost() const { return cost_; }
@@ -98,7 +106,10 @@ class Scheduler final {
   int32_t PrefillRows(const Sequence& sequence, int32_t rows_remaining) const;
   bool TakesPart(const Sequence& sequence) const;
   bool TryAdmit(Sequence& sequence);
+  void AddRows(Sequence& sequence, int32_t rows);
   bool TryGrow(size_t running_index);
+  size_t VictimBehind(size_t running_index) const;
+  double ResumeCost(const Sequence& sequence) const;
   void Preempt(size_t running_index);
   ScheduledStep Emit();
 
@@ -109,8 +120,9 @@ class Scheduler final {
   const int32_t sequences_max_;
   const double step_target_ns_;
   RequestQueue queue_;
-  std::vector<Sequence*> running_;  // in policy order
-  std::vector<SequenceId> ended_;   // the executor is still to be told
+  std::vector<Sequence*> running_;   // in policy order
+  std::vector<Sequence*> prefills_;  // scratch of AddPrefills
+  std::vector<SequenceId> ended_;    // the executor is still to be told
   // A ring: steps_in_flight_ steps from oldest_step_ on.
   std::vector<StepInFlight> ring_;
   int32_t oldest_step_ = 0;

@@ -226,6 +226,8 @@ class Scenario final {
         request.deadline_ns = ParseInt(value) * kNsPerMs;
       else if (key == "salt")
         request.cache_salt = value;
+      else if (key == "tenant")
+        request.tenant = value;
       else if (key == "prompt_logprobs")
         request.sampling.prompt_logprobs = number();
       else
