@@ -36,6 +36,7 @@ class RandomRun final {
     options_.itl_target_ns = Pick({0, 0, 1, 1500, 3000});
     options_.sequences_max = Between(1, 10);
     options_.queue_max = Between(0, 12);
+    if (Chance(0.2)) options_.queue_tokens_max = Between(1, 200);
     const int32_t kv_tokens = device_.blocks * device_.tokens_per_block;
     options_.limits = {.vocab_size = device_.vocab_size,
                        .context_tokens_max = Between(4, 80),
@@ -108,6 +109,7 @@ class RandomRun final {
     if (Chance(0.1)) request.deadline_ns = harness_->now_ns() + Between(1, 60);
     request.priority = Chance(0.2) ? Between(-1, 1) : 0;
     request.cache_salt = Pick<const char*>({"", "", "a", "b"});
+    request.tenant = Pick<const char*>({"", "a", "b", "c"});
     // Some that must be refused.
     if (Chance(0.03)) request.prompt.resize(static_cast<size_t>(tokens_limit_) + 1);
     if (Chance(0.02)) request.prompt.back() = device_.vocab_size;

@@ -173,6 +173,8 @@ class Scenario final {
         options_.sequences_max = number();
       else if (key == "queue_max")
         options_.queue_max = number();
+      else if (key == "queue_tokens_max")
+        options_.queue_tokens_max = number();
       else if (key == "itl_target_us")
         options_.itl_target_ns = int64_t{number()} * 1000;
       else if (key == "step_us")
