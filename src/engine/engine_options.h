@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "sched/tenant_account.h"
+#include "sched/service_weights.h"
 
 namespace polysil {
 

@@ -22,6 +22,7 @@
 #include "core/sequence.h"
 #include "polysil/base/status.h"
 #include "polysil/sched/policy.h"
+#include "sched/service_weights.h"
 #include "sched/tenant_account.h"
 
 namespace polysil {

@@ -29,6 +29,7 @@
 #include "polysil/core/step.h"
 #include "polysil/sched/policy.h"
 #include "sched/request_queue.h"
+#include "sched/service_weights.h"
 #include "sched/step_builder.h"
 #include "sched/step_cost.h"
 

@@ -34,7 +34,8 @@ void StepCostModel::Observe(const StepWork& work, int64_t duration_ns) {
     duration = std::max(duration, predicted / 2);
   }
   ++observations_;
-  const size_t size = std::min<size_t>(std::bit_width(static_cast<uint64_t>(work.rows)), kSizes);
+  const size_t size =
+      std::min(static_cast<size_t>(std::bit_width(static_cast<uint64_t>(work.rows))), kSizes);
   Moments& moments = moments_[size - 1];
   const Terms terms = TermsOf(work);
   for (size_t i = 0; i < kTerms; ++i) {

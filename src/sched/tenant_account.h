@@ -15,13 +15,6 @@
 
 namespace polysil {
 
-// What a token counts in an account, in thousandths. Fair is between tenants what these say.
-struct ServiceWeights {
-  int64_t prefill = 1000;  // of a prompt, computed
-  int64_t decode = 2000;   // of an output
-  int64_t cached = 100;    // of a prompt, found in the prefix cache
-};
-
 struct PriorityClass;
 
 struct TenantAccount {

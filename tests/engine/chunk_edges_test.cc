@@ -48,6 +48,7 @@ void RunBeside(int32_t prompt_tokens, int32_t neighbours, int32_t block_tokens,
     harness.RunOldest();
   }
   harness.Submit(Prompt(prompt_tokens, 500, 5));
+  harness.Tick();
   ASSERT_TRUE(harness.RunToEnd(1000));
   ASSERT_EQ(harness.problem(), "");
   ExpectAsAlone(harness);
