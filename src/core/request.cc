@@ -5,6 +5,7 @@ namespace {
 
 // A salt is a name, not a payload; it is kept with every request and every first block.
 constexpr size_t kCacheSaltBytesMax = 1024;
+constexpr size_t kTenantBytesMax = 256;
 
 Status ValidatePrompt(const Request& request, const RequestLimits& limits) {
   if (request.prompt.empty()) return InvalidArgument("prompt has no token, at least one is needed");
@@ -77,6 +78,10 @@ Status Validate(const Request& request, const RequestLimits& limits) {
   if (request.cache_salt.size() > kCacheSaltBytesMax) {
     return InvalidArgument("cache_salt has {} bytes, at most {} are accepted",
                            request.cache_salt.size(), kCacheSaltBytesMax);
+  }
+  if (request.tenant.size() > kTenantBytesMax) {
+    return InvalidArgument("tenant has {} bytes, at most {} are accepted", request.tenant.size(),
+                           kTenantBytesMax);
   }
   return OkStatus();
 }

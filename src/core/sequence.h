@@ -32,12 +32,16 @@ std::string_view Name(SequenceState state);
 // The one table of legal moves.
 bool IsLegalMove(SequenceState from, SequenceState to);
 
+struct TenantAccount;  // of src/sched
+
 // What Scheduler keeps with a sequence; nobody else looks at it.
 struct SchedulerEntry {
   BlockTableId table;
   int32_t blocks_sent = 0;      // of the table, known to the executor
   bool started = false;         // the executor has its SequenceStart
   int64_t held_back_build = 0;  // takes no part in what this call of BuildStep builds
+  TenantAccount* account = nullptr;
+  int32_t tokens_charged = 0;  // positions [0, tokens_charged) are in the account
 };
 
 class Sequence final {

@@ -1,6 +1,7 @@
 #include "daemon/assemble.h"
 
 #include <boost/json/parse.hpp>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -88,6 +89,26 @@ std::string NameFromPath(const std::string& path) {
   return name.empty() ? "model" : name;
 }
 
+EngineOptions EngineOptionsOf(const v1::Config& config) {
+  const v1::SchedulerConfig& scheduler = config.scheduler();
+  const auto thousandths = [](double weight) {
+    return static_cast<int64_t>(std::llround(weight * 1000));
+  };
+  return {.sequences_max = scheduler.sequences_max(),
+          .queue_max = scheduler.queue_max(),
+          .queue_tokens_max = scheduler.queue_tokens_max(),
+          .itl_target_ns = static_cast<int64_t>(scheduler.itl_target_ms() * 1e6),
+          .weights = {.decode = thousandths(scheduler.output_token_weight()),
+                      .cached = thousandths(scheduler.cached_token_weight())},
+          .prefix_cache = config.kv().prefix_cache()};
+}
+
+TenantSource TenantSourceOf(const v1::Config& config) {
+  const std::string& tenants = config.server().tenants();
+  if (tenants == "api_key") return TenantSource::kApiKey;
+  return tenants == "header" ? TenantSource::kHeader : TenantSource::kNone;
+}
+
 struct LoadedExecutor {
   std::unique_ptr<Executor> executor;
   int32_t context_tokens = 0;
@@ -166,14 +187,13 @@ StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const std::string& model_pa
   ASSIGN_OR_RETURN(LoadedExecutor loaded, LoadExecutor(checkpoint, config));
   assembly->device_ = loaded.device;
   ASSIGN_OR_RETURN(assembly->engine_,
-                   EngineThread::Create({.sequences_max = config.scheduler().sequences_max(),
-                                         .queue_max = config.scheduler().queue_max(),
-                                         .prefix_cache = config.kv().prefix_cache()},
+                   EngineThread::Create(EngineOptionsOf(config),
                                         {.vocab_size = checkpoint.spec().vocab_size,
                                          .context_tokens_max = loaded.context_tokens},
                                         std::move(loaded.executor), clock));
   ASSIGN_OR_RETURN(assembly->text_,
-                   TextService::Create({}, std::move(model), *assembly->engine_, clock));
+                   TextService::Create({.tenants = TenantSourceOf(config)}, std::move(model),
+                                       *assembly->engine_, clock));
   return assembly;
 }
 

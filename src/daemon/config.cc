@@ -148,11 +148,15 @@ void FillDefaults(v1::Config& config) {
   if (!scheduler.has_step_tokens_max()) scheduler.set_step_tokens_max(256);
   if (!scheduler.has_sequences_max()) scheduler.set_sequences_max(64);
   if (!scheduler.has_queue_max()) scheduler.set_queue_max(256);
+  if (!scheduler.has_queue_tokens_max()) scheduler.set_queue_tokens_max(1048576);
+  if (!scheduler.has_output_token_weight()) scheduler.set_output_token_weight(2);
+  if (!scheduler.has_cached_token_weight()) scheduler.set_cached_token_weight(0.1);
   v1::ServerConfig& server = *config.mutable_server();
   if (!server.has_http()) server.set_http("127.0.0.1:8080");
   if (!server.has_grpc()) server.set_grpc("127.0.0.1:50051");
   if (!server.has_drain_seconds()) server.set_drain_seconds(30);
   if (!server.has_http_threads()) server.set_http_threads(2);
+  if (!server.has_tenants()) server.set_tenants("none");
   v1::CpuConfig& cpu = *config.mutable_cpu();
   if (!cpu.has_threads()) cpu.set_threads(0);
   if (!cpu.has_activations()) cpu.set_activations("q8");
@@ -190,9 +194,19 @@ Status CheckRanges(const v1::Config& config) {
         scheduler.sequences_max(), scheduler.step_tokens_max());
   }
   RETURN_IF_ERROR(CheckRange("scheduler.queue_max", scheduler.queue_max(), 0, 1 << 20));
+  RETURN_IF_ERROR(
+      CheckRange("scheduler.queue_tokens_max", scheduler.queue_tokens_max(), 1, 1 << 30));
+  if (scheduler.has_itl_target_ms()) {
+    RETURN_IF_ERROR(CheckRange("scheduler.itl_target_ms", scheduler.itl_target_ms(), 0.1, 60000));
+  }
+  RETURN_IF_ERROR(
+      CheckRange("scheduler.output_token_weight", scheduler.output_token_weight(), 0, 1000));
+  RETURN_IF_ERROR(
+      CheckRange("scheduler.cached_token_weight", scheduler.cached_token_weight(), 0, 1000));
   const v1::ServerConfig& server = config.server();
   RETURN_IF_ERROR(CheckRange("server.drain_seconds", server.drain_seconds(), 0, 86400));
   RETURN_IF_ERROR(CheckRange("server.http_threads", server.http_threads(), 1, 64));
+  RETURN_IF_ERROR(CheckChoice("server.tenants", server.tenants(), {"none", "api_key", "header"}));
   if (server.http() == "off" && server.grpc() == "off") {
     return InvalidArgument("server.http and server.grpc are both off; nothing would be served");
   }

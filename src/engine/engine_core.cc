@@ -32,6 +32,8 @@ struct EngineCore::LiveRequest {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
+// So many have to be served under load before their rate is told to anybody.
+constexpr uint64_t kServedKnown = 8;
 
 Histogram MakeHistogram(std::vector<double> bounds) {
   Histogram histogram;
@@ -61,7 +63,9 @@ EngineCore::EngineCore(const EngineCoreOptions& options)
       tokens_limit_(TokensLimit(options.limits)),
       kv_(KvOptionsOf(options)),
       scheduler_({.sequences_max = options.sequences_max,
-                  .queue_sequences_max = options.sequences_max + options.queue_max},
+                  .queue_sequences_max = options.sequences_max + options.queue_max,
+                  .step_target_ns = options.itl_target_ns,
+                  .weights = options.weights},
                  options.step_limits, policy_, kv_) {
   stats_.time_to_first_token_s = MakeHistogram(
       {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0});
@@ -77,10 +81,14 @@ EngineCore::~EngineCore() = default;
 
 EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   CHECK(now_ns >= now_ns_, "time went from {} back to {}", now_ns_, now_ns);
+  const bool backlogged = scheduler_.waiting() > 0;
+  const uint64_t served_before = sequences_served_;
+  const int64_t elapsed_ns = now_ns - now_ns_;
   now_ns_ = now_ns;
   kv_.ClearEvents();
   kv_.SetNow(now_ns);
   for (StepResult& result : inputs.results) ApplyResult(result);
+  if (backlogged) CountBacklog(elapsed_ns, sequences_served_ - served_before);
   for (const SubmittedRequest& submitted : inputs.submitted) Accept(submitted);
   for (const RequestId id : inputs.cancelled) {
     const auto found = requests_.find(id);
@@ -95,6 +103,12 @@ EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   ForgetEnded();
   actions_.wake_ns = NextWake();
   return std::exchange(actions_, {});
+}
+
+void EngineCore::CountBacklog(int64_t elapsed_ns, uint64_t served) {
+  backlog_ns_ += elapsed_ns;
+  backlog_served_ += served;
+  backlog_rate_.Observe(backlog_ns_, backlog_served_);
 }
 
 void EngineCore::ApplyResult(StepResult& result) {
@@ -112,6 +126,7 @@ void EngineCore::ApplyResult(StepResult& result) {
     return;
   }
   step_failures_ = 0;
+  scheduler_.LearnDuration(result.duration_ns);
   stats_.step_duration_s.Observe(static_cast<double>(result.duration_ns) / kNsPerSecond);
   actions_.outputs.reserve(actions_.outputs.size() + rows.size());
   for (size_t i = 0; i < rows.size(); ++i) ApplyRow(rows[i], result.sequences[i]);
@@ -246,7 +261,28 @@ Status EngineCore::Admissible(const Request& request) const {
     return ResourceExhausted("{} sequences run or wait and {} more were asked for, {} are the most",
                              sequences_live_, request.sequences, places);
   }
-  return OkStatus();
+  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) * request.sequences;
+  const int64_t tokens_waiting = scheduler_.tokens_waiting();
+  if (tokens_waiting > 0 && tokens_waiting + tokens > options_.queue_tokens_max) {
+    return ResourceExhausted("{} tokens wait and {} more were sent, {} are the most",
+                             tokens_waiting, tokens, options_.queue_tokens_max);
+  }
+  return MeetsDeadline(request);
+}
+
+// Whether its turn to begin comes before its deadline, as fast as others were served lately.
+Status EngineCore::MeetsDeadline(const Request& request) const {
+  if (request.deadline_ns <= now_ns_ || backlog_served_ < kServedKnown) return OkStatus();
+  const int64_t places_free =
+      options_.sequences_max - static_cast<int64_t>(scheduler_.running().size());
+  const int64_t before = scheduler_.SequencesBefore(request.priority, request.tenant) - places_free;
+  if (before <= 0) return OkStatus();
+  const double rate = backlog_rate_.PerSecond(backlog_ns_);
+  const double left_s = static_cast<double>(request.deadline_ns - now_ns_) / kNsPerSecond;
+  if (static_cast<double>(before) <= rate * left_s) return OkStatus();
+  return ResourceExhausted(
+      "{} sequences are served before this one, about {:.3g} a second; its deadline is in {:.3g} s",
+      before, rate, left_s);
 }
 
 void EngineCore::Refuse(const Request& request, const Status& status) {
@@ -295,6 +331,7 @@ void EngineCore::EndRequest(LiveRequest& request, FinishReason reason, const Sta
 void EngineCore::EndSequence(LiveSequence& live, FinishReason reason, SequenceOutput output) {
   scheduler_.Finish(live.sequence);
   output.finish = reason;
+  if (reason == FinishReason::kStop || reason == FinishReason::kLength) ++sequences_served_;
   actions_.outputs.push_back(std::move(output));
   --sequences_live_;
   LiveRequest& request = live.owner;
@@ -386,6 +423,8 @@ EngineStats EngineCore::stats() const {
   stats.prefix_cache_query_tokens = kv.query_tokens;
   stats.prefix_cache_hit_tokens = kv.hit_tokens;
   stats.preemptions = scheduler_.preemptions();
+  stats.step_tokens = scheduler_.rows_submitted();
+  stats.step_padding_tokens = scheduler_.rows_padding();
   return stats;
 }
 

@@ -3,9 +3,9 @@
 // Whoever drives it (EngineThread, the scenario tests, a simulator) carries its steps to an
 // executor and brings the results back. Used from one thread.
 //
-// In a tick: step results are applied, then new requests accepted, cancels and stops obeyed,
-// deadlines looked at, and steps built until enough are in flight. A request that ends is answered
-// in the same tick; its blocks go when no step in flight refers to them.
+// In a tick: step results are applied, then new requests accepted or refused, cancels and stops
+// obeyed, deadlines looked at, and steps built until enough are in flight. A request that ends is
+// answered in the same tick; its blocks go when no step in flight refers to them.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/sequence.h"
+#include "engine/service_rate.h"
 #include "kv/kv_manager.h"
 #include "polysil/base/ids.h"
 #include "polysil/base/status.h"
@@ -33,6 +34,9 @@ namespace polysil {
 struct EngineCoreOptions {
   int32_t sequences_max = 64;
   int32_t queue_max = 256;
+  int64_t queue_tokens_max = 1 << 20;  // of those that wait, unless one waits alone
+  int64_t itl_target_ns = 0;           // between two tokens of a sequence; 0: none
+  ServiceWeights weights;
   RequestLimits limits;
   StepLimits step_limits;  // must have passed Validate
   KvOptions kv;            // but for the host tier, which step_limits describe
@@ -101,6 +105,8 @@ class EngineCore final {
   std::optional<FinishReason> ReasonAfter(const Sequence& sequence, TokenId token) const;
   void Accept(const SubmittedRequest& submitted);
   Status Admissible(const Request& request) const;
+  Status MeetsDeadline(const Request& request) const;
+  void CountBacklog(int64_t elapsed_ns, uint64_t served);
   void Refuse(const Request& request, const Status& status);
   void StopSequence(const SequenceStop& stop);
   void EndDue();
@@ -129,6 +135,11 @@ class EngineCore final {
   int32_t sequences_live_ = 0;
   int32_t requests_live_ = 0;
   int32_t step_failures_ = 0;
+  // How fast sequences are served while others wait: time counts only where somebody waited.
+  uint64_t sequences_served_ = 0;
+  uint64_t backlog_served_ = 0;
+  int64_t backlog_ns_ = 0;
+  ServiceRate backlog_rate_{0};
   std::optional<int64_t> drain_deadline_ns_;
   int64_t now_ns_ = 0;
   EngineActions actions_;  // of the tick that runs

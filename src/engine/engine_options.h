@@ -3,11 +3,16 @@
 
 #include <cstdint>
 
+#include "sched/service_weights.h"
+
 namespace polysil {
 
 struct EngineOptions {
-  int32_t sequences_max = 64;  // run at once; the executor's own limit applies as well
-  int32_t queue_max = 256;     // sequences that may wait besides those that run
+  int32_t sequences_max = 64;          // run at once; the executor's own limit applies as well
+  int32_t queue_max = 256;             // sequences that may wait besides those that run
+  int64_t queue_tokens_max = 1 << 20;  // of those that wait, unless one waits alone
+  int64_t itl_target_ns = 0;           // between two tokens of a sequence; 0: none
+  ServiceWeights weights;              // what is a fair share
   bool prefix_cache = true;
   // Without progress for so long (a step not back, an input not taken) the engine is not ready.
   // Must exceed the longest honest step: 512 rows on a slow CPU take several seconds.

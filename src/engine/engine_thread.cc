@@ -39,6 +39,9 @@ EngineCoreOptions CoreOptions(const EngineOptions& options, const RequestLimits&
                               const Executor& executor) {
   return EngineCoreOptions{.sequences_max = options.sequences_max,
                            .queue_max = options.queue_max,
+                           .queue_tokens_max = options.queue_tokens_max,
+                           .itl_target_ns = options.itl_target_ns,
+                           .weights = options.weights,
                            .limits = limits,
                            .step_limits = executor.limits(),
                            .kv = {.blocks = executor.kv_blocks(),
@@ -55,6 +58,18 @@ Status ValidateParts(const EngineOptions& options, const ModelLimits& model,
       options.queue_max > kPlacesMax) {
     return InvalidArgument("sequences_max is {} and queue_max {}, must lie in [1, {}] and [0, {}]",
                            options.sequences_max, options.queue_max, kPlacesMax, kPlacesMax);
+  }
+  if (options.queue_tokens_max < 0 || options.itl_target_ns < 0) {
+    return InvalidArgument("queue_tokens_max is {} and itl_target_ns {}, must be 0 or more",
+                           options.queue_tokens_max, options.itl_target_ns);
+  }
+  // Far above any use, and far below overflow of their sums.
+  constexpr int64_t kWeightMax = 1'000'000;
+  for (const int64_t weight :
+       {options.weights.prefill, options.weights.decode, options.weights.cached}) {
+    if (weight < 0 || weight > kWeightMax) {
+      return InvalidArgument("a token's weight is {}, must lie in [0, {}]", weight, kWeightMax);
+    }
   }
   if (options.stall_ns <= 0) return InvalidArgument("stall_ns is {}", options.stall_ns);
   if (model.vocab_size < 1 || model.context_tokens_max < 2) {

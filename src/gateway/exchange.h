@@ -9,12 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "session/tenant.h"
+
 namespace polysil {
 
 struct HttpRequest {
   std::string method;
   std::string path;  // decoded, without the query
   std::string body;
+  Caller caller;
   std::shared_ptr<void> body_charge;  // what the body holds of the gateway's budget while it lives
 };
 

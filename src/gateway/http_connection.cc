@@ -336,6 +336,7 @@ void HttpConnection::Dispatch() {
   HttpRequest request{.method = method_,
                       .path = path_,
                       .body = std::move(parser_->request->get().body()),
+                      .caller = parser_->CallerOf(),
                       .body_charge = std::move(parser_->charge)};
   parser_->End();
   exchange_ = std::make_shared<ConnectionExchange>(weak_from_this());

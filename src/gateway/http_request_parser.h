@@ -15,6 +15,7 @@
 
 #include "gateway/http_connection.h"
 #include "gateway/http_gateway.h"
+#include "session/tenant.h"
 
 namespace polysil {
 
@@ -75,6 +76,17 @@ struct HttpRequestParser {
     request->header_limit(static_cast<uint32_t>(limits.header_bytes_max));
     request->body_limit(limits.body_bytes_max);
     head_done = false;
+  }
+  // Of the request that is read as a whole. A field that was given twice says nothing: one of them
+  // may be the client's, and the other that of a proxy which knows better.
+  Caller CallerOf() const {
+    const auto& head = request->get();
+    const auto value = [&head](boost::beast::string_view name) -> std::optional<std::string> {
+      if (head.count(name) == 0) return std::nullopt;
+      return head.count(name) > 1 ? std::string() : std::string(head[name]);
+    };
+    return {.authorization = value("Authorization").value_or(""),
+            .tenant_id = value("X-Tenant-Id")};
   }
   void End() {
     request.reset();

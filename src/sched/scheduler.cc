@@ -1,11 +1,24 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "polysil/base/check.h"
 
 namespace polysil {
+namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// Prefill goes on by so many rows a step, though there is no time for them.
+constexpr int32_t kPrefillRowsMin = 2;
+// A target that the decodes alone come near leaves prefill so much of their time: in their step or,
+// where kinds do not mix, in a step of its own.
+constexpr double kPrefillShareMixed = 1.0 / 3.0;
+constexpr double kPrefillShareAlone = 1.0;
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, const StepLimits& limits,
                      const SchedulerPolicy& policy, KvManager& kv)
@@ -14,7 +27,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, const StepLimits& limits,
       builder_(limits),
       sequences_max_(
           std::min({options.sequences_max, builder_.sequences_max(), builder_.tokens_max()})),
-      queue_(policy, options.queue_sequences_max),
+      step_target_ns_(static_cast<double>(options.step_target_ns)),
+      queue_(policy, options.weights, options.queue_sequences_max),
       ring_(static_cast<size_t>(limits.steps_in_flight_max)) {
   CHECK(sequences_max_ > 0, "{} sequences may run", sequences_max_);
 }
@@ -36,9 +50,8 @@ bool Scheduler::TryAdd(Sequence& sequence) {
 void Scheduler::Finish(Sequence& sequence) {
   if (sequence.state() == SequenceState::kRunning) {
     CHECK(std::erase(running_, &sequence) == 1, "sequence {} does not run", sequence.id().value);
-  } else {
-    queue_.Remove(sequence);
   }
+  queue_.Leave(sequence);
   sequence.MoveTo(SequenceState::kFinished);
   SchedulerEntry& entry = sequence.scheduler_entry();
   kv_.Close(entry.table);
@@ -48,6 +61,7 @@ void Scheduler::Finish(Sequence& sequence) {
 std::optional<ScheduledStep> Scheduler::BuildStep() {
   if (steps_in_flight_ == static_cast<int32_t>(ring_.size())) return std::nullopt;
   ++builds_;
+  queue_.StartStep();
   if (builder_.limits().mixes_prefill_and_decode) {
     Fill(StepKind::kMixed);
   } else {
@@ -64,6 +78,7 @@ std::span<const Scheduler::Row> Scheduler::FinishOldestStep(int64_t step_id) {
   CHECK(step.step_id == step_id, "step {} came back before step {}", step_id, step.step_id);
   oldest_step_ = (oldest_step_ + 1) % static_cast<int32_t>(ring_.size());
   --steps_in_flight_;
+  work_finished_ = step.work;
   for (const Row& row : step.rows) {
     row.sequence->OnStepDone(row.sample);
     kv_.ReleaseFromStep(row.sequence->scheduler_entry().table);
@@ -84,6 +99,8 @@ bool Scheduler::IsBefore(const Sequence& left, const Sequence& right) const {
 void Scheduler::Fill(StepKind kind) {
   builder_.Start(kind);
   if (kind != StepKind::kPrefillOnly) AddDecodes();
+  decodes_ = builder_.parts().size();
+  step_time_ns_ = PrefillTimeNs(kind);
   if (kind != StepKind::kDecodeOnly) AddPrefills();
   last_kind_ = kind;
 }
@@ -106,36 +123,80 @@ void Scheduler::AddDecodes() {
     Sequence& sequence = *running_[i];
     if (sequence.rows_remaining() != 1 || !TakesPart(sequence)) continue;
     if (builder_.RowsFitting(1) == 0) return;
-    if (TryGrow(i)) builder_.Add(sequence, 1);
+    if (TryGrow(i)) AddRows(sequence, 1);
   }
 }
 
 void Scheduler::AddPrefills() {
+  prefills_.clear();
+  for (Sequence* sequence : running_) {
+    if (sequence->rows_remaining() <= 1 || !TakesPart(*sequence)) continue;
+    prefills_.push_back(sequence);
+    queue_.WantPrefill(*sequence);
+  }
+  std::ranges::sort(
+      prefills_, [this](const Sequence* l, const Sequence* r) { return queue_.IsBefore(*l, *r); });
   bool admits = true;
   size_t next = 0;
   while (true) {
-    while (next < running_.size() &&
-           (running_[next]->rows_remaining() <= 1 || !TakesPart(*running_[next]))) {
-      ++next;
-    }
-    Sequence* sequence = next < running_.size() ? running_[next] : nullptr;
+    Sequence* sequence = next < prefills_.size() ? prefills_[next] : nullptr;
     Sequence* waiting = admits ? FirstWaiting() : nullptr;
     const bool takes_waiting =
-        waiting != nullptr && (sequence == nullptr || IsBefore(*waiting, *sequence));
+        waiting != nullptr && (sequence == nullptr || queue_.IsBefore(*waiting, *sequence));
     if (takes_waiting) sequence = waiting;
     if (sequence == nullptr) return;
     // A prompt of one token asks for a prefill's place too: what it leaves is known once admitted.
-    if (builder_.RowsFitting(std::max(sequence->rows_remaining(), 2)) == 0) return;
+    if (PrefillRows(*sequence, std::max(sequence->rows_remaining(), 2)) == 0) return;
     if (takes_waiting && !TryAdmit(*waiting)) {
       // One that waits for a prefix takes nothing and keeps nobody back.
       admits = kv_.WaitsForPrefix(waiting->scheduler_entry().table);
       continue;
     }
-    // An admitted sequence went into running_ at or before `next`.
-    ++next;
-    const int32_t rows = builder_.RowsFitting(sequence->rows_remaining());
-    if (rows > 0) builder_.Add(*sequence, rows);
+    if (!takes_waiting) ++next;
+    const int32_t rows = PrefillRows(*sequence, sequence->rows_remaining());
+    if (rows > 0) AddRows(*sequence, rows);
   }
+}
+
+void Scheduler::AddRows(Sequence& sequence, int32_t rows) {
+  builder_.Add(sequence, rows);
+  queue_.Charge(sequence, sequence.tokens_scheduled() + rows);
+}
+
+// How long a step may take that others wait for: with the decodes in it or, where prefill and
+// decodes do not mix, before the step of those.
+double Scheduler::PrefillTimeNs(StepKind kind) const {
+  if (step_target_ns_ <= 0.0 || !cost_.knows()) return kNoLimit;
+  // Most steps end in time, not half of them.
+  const double target_ns = step_target_ns_ / (1.0 + 2.0 * cost_.spread());
+  if (kind != StepKind::kPrefillOnly) {
+    if (builder_.parts().empty()) return kNoLimit;
+    const double decodes_ns = cost_.PredictNs(builder_.work());
+    return std::max(target_ns, decodes_ns * (1.0 + kPrefillShareMixed));
+  }
+  StepWork decodes;
+  for (const Sequence* sequence : running_) {
+    if (sequence->rows_remaining() == 1) decodes = decodes.With(sequence->tokens_scheduled(), 1);
+  }
+  if (decodes.sequences == 0) return kNoLimit;
+  const double decodes_ns = cost_.PredictNs(decodes);
+  return std::max(target_ns - decodes_ns, decodes_ns * kPrefillShareAlone);
+}
+
+// Of rows_remaining, those that the step has room and time for.
+int32_t Scheduler::PrefillRows(const Sequence& sequence, int32_t rows_remaining) const {
+  const int32_t rows_fitting = builder_.RowsFitting(rows_remaining);
+  if (step_time_ns_ == kNoLimit || rows_fitting == 0) return rows_fitting;
+  int32_t rows = 0;
+  int32_t beyond = rows_fitting + 1;
+  while (beyond - rows > 1) {
+    const int32_t middle = rows + (beyond - rows) / 2;
+    const bool in_time = cost_.PredictNs(builder_.WorkWith(sequence, middle)) <= step_time_ns_;
+    (in_time ? rows : beyond) = middle;
+  }
+  if (builder_.parts().size() == decodes_)
+    rows = std::max(rows, std::min(rows_fitting, kPrefillRowsMin));
+  return builder_.RowsFitting(rows);
 }
 
 bool Scheduler::TakesPart(const Sequence& sequence) const {
@@ -155,7 +216,8 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
   const std::optional<int32_t> tokens_cached =
       kv_.TryAdmit(sequence.scheduler_entry().table, sequence.tokens(), blocks_spared);
   if (!tokens_cached) return false;
-  queue_.Remove(sequence);
+  queue_.Admit(sequence, *tokens_cached);
+  queue_.GetPrefill(sequence);
   sequence.StartAt(*tokens_cached);
   sequence.MoveTo(SequenceState::kRunning);
   const auto place = std::ranges::lower_bound(
@@ -169,8 +231,7 @@ bool Scheduler::TryGrow(size_t running_index) {
   const Sequence& sequence = *running_[running_index];
   const BlockTableId table = sequence.scheduler_entry().table;
   while (!kv_.TryExtend(table, sequence.tokens_scheduled() + 1)) {
-    size_t victim = running_.size() - 1;
-    while (victim > running_index && running_[victim]->owes_progress()) --victim;
+    const size_t victim = VictimBehind(running_index);
     if (victim == running_index) return false;
     if (running_[victim]->steps_in_flight() > 0) {
       // Its blocks are in use. Kept out of this step, it can be preempted when the others are back.
@@ -182,6 +243,30 @@ bool Scheduler::TryGrow(size_t running_index) {
   return true;
 }
 
+// running_index itself: there is none.
+size_t Scheduler::VictimBehind(size_t running_index) const {
+  size_t victim = running_index;
+  double cost = 0.0;
+  for (size_t i = running_.size() - 1; i > running_index; --i) {
+    const Sequence& sequence = *running_[i];
+    if (sequence.owes_progress()) continue;
+    const bool first = victim == running_index;
+    if (!first && sequence.priority() > running_[victim]->priority()) break;
+    const double sequence_cost = ResumeCost(sequence);
+    if (!first && sequence_cost >= cost) continue;
+    victim = i;
+    cost = sequence_cost;
+  }
+  return victim;
+}
+
+double Scheduler::ResumeCost(const Sequence& sequence) const {
+  const int32_t tokens = sequence.tokens_total();
+  const double once =
+      cost_.knows() ? cost_.PredictNs(StepWork{}.With(0, tokens)) : static_cast<double>(tokens);
+  return std::ldexp(once, std::min(sequence.preemptions(), 64));
+}
+
 void Scheduler::Preempt(size_t running_index) {
   Sequence& sequence = *running_[running_index];
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
@@ -189,7 +274,7 @@ void Scheduler::Preempt(size_t running_index) {
   sequence.scheduler_entry().blocks_sent = 0;
   sequence.Rewind();
   sequence.MoveTo(SequenceState::kPreempted);
-  CHECK(queue_.TryPush(sequence), "no place to wait for sequence {}", sequence.id().value);
+  queue_.PushPreempted(sequence);
   ++preemptions_;
 }
 
@@ -199,6 +284,9 @@ ScheduledStep Scheduler::Emit() {
   ++steps_in_flight_;
   record.step_id = ++steps_built_;
   record.rows.clear();
+  record.work = builder_.work();
+  rows_submitted_ += static_cast<uint64_t>(builder_.tokens_total());
+  rows_padding_ += static_cast<uint64_t>(record.work.rows - builder_.tokens_total());
 
   ScheduledStep step{.step_id = steps_built_, .tokens_total = builder_.tokens_total()};
   step.ended = std::exchange(ended_, {});
@@ -213,6 +301,7 @@ ScheduledStep Scheduler::Emit() {
     }
     if (entry.blocks_sent == 0) kv_.TakeArrivals(entry.table, step.copies);
     const std::span<const BlockId> blocks = kv_.blocks(entry.table);
+    if (sequence.rows_remaining() > 1) queue_.GetPrefill(sequence);
     const bool sample = sequence.SamplesAfter(part.rows);
     step.sequences.push_back(
         ScheduledSequence{.id = sequence.id(),
@@ -226,10 +315,12 @@ ScheduledStep Scheduler::Emit() {
     sequence.OnScheduled(part.rows, sample);
     record.rows.push_back(Row{&sequence, part.rows, sample});
   }
+  queue_.EndStep();
   return step;
 }
 
 Status Scheduler::CheckIntegrity() const {
+  RETURN_IF_ERROR(queue_.CheckIntegrity());
   if (static_cast<int32_t>(running_.size()) > sequences_max_) {
     return Internal("{} sequences run, at most {} may", running_.size(), sequences_max_);
   }

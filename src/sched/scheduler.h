@@ -3,20 +3,24 @@
 // positions. It sees no clock, device, text or result. Owned by EngineCore, on the engine thread.
 //
 // One step: running sequences with one row left (decodes) first, then prefill chunks, running and
-// newly admitted ones, in policy order. The first of the queue is never overtaken, unless it waits
-// for a prefix that a running one is computing.
+// newly admitted ones, in the order of RequestQueue. Its first is never overtaken, unless it waits
+// for a prefix that a running one is computing. With a target for the time between two tokens, a
+// step beside decodes takes no more prefill than it has time for, as far as the durations of
+// earlier steps tell; a few rows of it go on in any case.
 //
 // Blocks: admission gives a sequence the blocks of all its tokens at once, so a prefill never stops
-// for want of blocks. A decode that needs a block takes it from the last unprotected sequence in
-// policy order, which is preempted: it gives up its blocks and is computed again later. If none
-// comes after it, the decode sits out the step. A resumed sequence is protected until it has chosen
-// one more token, and needs no block before that; so everybody moves on or waits for somebody who
-// does.
+// for want of blocks. A decode that needs a block takes it from one behind it in policy order that
+// is not protected: of the lowest priority, there the one that is cheapest to compute again; each
+// earlier preemption doubles that price. The victim gives up its blocks and is computed again
+// later. If there is none, the decode sits out the step. A resumed sequence is protected until it
+// has chosen one more token, and needs no block before that; so everybody moves on or waits for
+// somebody who does.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/sequence.h"
@@ -26,13 +30,17 @@
 #include "polysil/core/step.h"
 #include "polysil/sched/policy.h"
 #include "sched/request_queue.h"
+#include "sched/service_weights.h"
 #include "sched/step_builder.h"
+#include "sched/step_cost.h"
 
 namespace polysil {
 
 struct SchedulerOptions {
   int32_t sequences_max = 64;        // run at once; the executor's limits apply as well
   int32_t queue_sequences_max = 64;  // wait at once, preempted ones included
+  int64_t step_target_ns = 0;        // a step with decodes is to end within it; 0: no target
+  ServiceWeights weights;
 };
 
 class Scheduler final {
@@ -61,14 +69,25 @@ class Scheduler final {
   // The oldest step in flight came back, whatever it brought. Its rows, as in the step; finished
   // sequences are among them. Valid until the next BuildStep.
   std::span<const Row> FinishOldestStep(int64_t step_id);
+  // How long that step took on the device; 0: not known.
+  void LearnDuration(int64_t duration_ns) { cost_.Observe(work_finished_, duration_ns); }
   // A row of that step succeeded: its positions are written, full blocks can be found by others.
   // Before the token it chose is appended.
   void Confirm(const Row& row);
 
   std::span<Sequence* const> running() const { return running_; }
   int32_t waiting() const { return queue_.size(); }
+  int64_t tokens_waiting() const { return queue_.tokens(); }
+  // See RequestQueue.
+  int64_t SequencesBefore(int32_t priority, std::string_view tenant) const {
+    return queue_.SequencesBefore(priority, tenant);
+  }
   int32_t steps_in_flight() const { return steps_in_flight_; }
   uint64_t preemptions() const { return preemptions_; }
+  const StepCostModel& cost() const { return cost_; }
+  // Rows submitted so far, and those that buckets add to them.
+  uint64_t rows_submitted() const { return rows_submitted_; }
+  uint64_t rows_padding() const { return rows_padding_; }
 
   // INTERNAL where lists, states and tables disagree.
   Status CheckIntegrity() const;
@@ -77,6 +96,7 @@ class Scheduler final {
   struct StepInFlight {
     int64_t step_id = 0;
     std::vector<Row> rows;
+    StepWork work;
   };
 
   bool IsBefore(const Sequence& left, const Sequence& right) const;
@@ -84,20 +104,28 @@ class Scheduler final {
   void FillUnmixed();
   void AddDecodes();
   void AddPrefills();
+  double PrefillTimeNs(StepKind kind) const;
+  int32_t PrefillRows(const Sequence& sequence, int32_t rows_remaining) const;
   bool TakesPart(const Sequence& sequence) const;
   Sequence* FirstWaiting() const;
   bool TryAdmit(Sequence& sequence);
+  void AddRows(Sequence& sequence, int32_t rows);
   bool TryGrow(size_t running_index);
+  size_t VictimBehind(size_t running_index) const;
+  double ResumeCost(const Sequence& sequence) const;
   void Preempt(size_t running_index);
   ScheduledStep Emit();
 
   const SchedulerPolicy& policy_;
   KvManager& kv_;
   StepBuilder builder_;
+  StepCostModel cost_;
   const int32_t sequences_max_;
+  const double step_target_ns_;
   RequestQueue queue_;
-  std::vector<Sequence*> running_;  // in policy order
-  std::vector<SequenceId> ended_;   // the executor is still to be told
+  std::vector<Sequence*> running_;   // in policy order
+  std::vector<Sequence*> prefills_;  // scratch of AddPrefills
+  std::vector<SequenceId> ended_;    // the executor is still to be told
   // A ring: steps_in_flight_ steps from oldest_step_ on.
   std::vector<StepInFlight> ring_;
   int32_t oldest_step_ = 0;
@@ -105,7 +133,12 @@ class Scheduler final {
   int64_t steps_built_ = 0;
   int64_t builds_ = 0;  // those that gave no step counted too
   StepKind last_kind_ = StepKind::kMixed;
+  size_t decodes_ = 0;         // of the step that is built
+  double step_time_ns_ = 0.0;  // within which it is to end
+  StepWork work_finished_;     // of the step that came back last
   uint64_t preemptions_ = 0;
+  uint64_t rows_submitted_ = 0;
+  uint64_t rows_padding_ = 0;
 };
 
 }  // namespace polysil

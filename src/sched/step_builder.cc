@@ -55,6 +55,7 @@ StepBuilder::StepBuilder(StepLimits limits)
 void StepBuilder::Start(StepKind kind) {
   kind_ = kind;
   parts_.clear();
+  work_ = {};
   tokens_total_ = 0;
   prefill_sequences_ = 0;
 }
@@ -72,6 +73,7 @@ int32_t StepBuilder::RowsFitting(int32_t rows_remaining) const {
 void StepBuilder::Add(Sequence& sequence, int32_t rows) {
   CHECK(rows > 0 && rows <= RowsFitting(sequence.rows_remaining()), "{} rows do not fit", rows);
   parts_.push_back(Part{&sequence, rows});
+  work_ = work_.With(sequence.tokens_scheduled(), rows);
   tokens_total_ += rows;
   prefill_sequences_ += rows > 1 ? 1 : 0;
 }
@@ -102,6 +104,17 @@ void StepBuilder::DropRows(int32_t rows) {
     rows -= dropped;
   }
   std::erase_if(parts_, [](const Part& part) { return part.rows == 0; });
+  work_ = {};
+  for (const Part& part : parts_) {
+    work_ = work_.With(part.sequence->tokens_scheduled(), part.rows);
+  }
+}
+
+StepWork StepBuilder::Padded(StepWork work) const {
+  const std::vector<int32_t>& buckets = limits_.token_buckets;
+  const auto bucket = std::ranges::lower_bound(buckets, work.rows);
+  if (bucket != buckets.end()) work.rows = *bucket;
+  return work;
 }
 
 }  // namespace polysil

@@ -10,6 +10,7 @@
 #include "core/sequence.h"
 #include "polysil/base/status.h"
 #include "polysil/core/step.h"
+#include "sched/step_cost.h"
 
 namespace polysil {
 
@@ -38,6 +39,12 @@ class StepBuilder final {
   // empty gives up prefill rows down to the next smaller bucket; they come with a later step.
   void TrimToBucket();
 
+  // What the executor works on: the step as it is, or with so many rows more of a sequence.
+  StepWork work() const { return Padded(work_); }
+  StepWork WorkWith(const Sequence& sequence, int32_t rows) const {
+    return Padded(work_.With(sequence.tokens_scheduled(), rows));
+  }
+
   std::span<const Part> parts() const { return parts_; }
   int32_t tokens_total() const { return tokens_total_; }
   // What the limits and buckets allow at most, whatever the step.
@@ -47,12 +54,14 @@ class StepBuilder final {
 
  private:
   void DropRows(int32_t rows);
+  StepWork Padded(StepWork work) const;
 
   const StepLimits limits_;
   const int32_t tokens_max_;
   const int32_t sequences_max_;
   StepKind kind_ = StepKind::kMixed;
   std::vector<Part> parts_;
+  StepWork work_;
   int32_t tokens_total_ = 0;
   int32_t prefill_sequences_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -15,6 +16,14 @@ std::optional<int64_t> TimeoutNs(const grpc::CallbackServerContext& context) {
   const auto left = context.deadline() - std::chrono::system_clock::now();
   if (left > std::chrono::hours(24 * 365)) return std::nullopt;
   return std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+}
+
+// The value of a key; empty where it is missing or given more than once.
+std::optional<std::string> MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
+  const auto [first, last] = context.client_metadata().equal_range(key);
+  if (first == last) return std::nullopt;
+  if (std::next(first) != last) return std::string();
+  return std::string(first->second.data(), first->second.size());
 }
 
 }  // namespace
@@ -50,6 +59,8 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateStream::Start(
     return reactor;
   }
   call->timeout_ns = TimeoutNs(*context);
+  call->caller = {.authorization = MetadataOf(*context, "authorization").value_or(""),
+                  .tenant_id = MetadataOf(*context, "x-tenant-id")};
   // Shared, since std::function copies.
   auto shared_call = std::make_shared<TextCall>(*std::move(call));
   const Status status = service.Run(

@@ -229,6 +229,8 @@ v1::Stats WriteStats(const EngineStats& stats) {
   out.set_prefix_cache_hit_tokens(stats.prefix_cache_hit_tokens);
   out.set_preemptions(stats.preemptions);
   out.set_steps(stats.steps);
+  out.set_step_tokens(stats.step_tokens);
+  out.set_step_padding_tokens(stats.step_padding_tokens);
   WriteHistogram(stats.time_to_first_token_s, out.mutable_time_to_first_token());
   WriteHistogram(stats.inter_token_latency_s, out.mutable_inter_token_latency());
   WriteHistogram(stats.request_duration_s, out.mutable_request_duration());

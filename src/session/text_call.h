@@ -15,6 +15,7 @@
 #include "polysil/base/status.h"
 #include "polysil/core/sampling_params.h"
 #include "polysil/engine/engine.h"
+#include "session/tenant.h"
 #include "text/chat_template.h"
 
 namespace polysil {
@@ -56,6 +57,7 @@ struct TextCall {
   bool echo = false;  // the prompt's text comes first, its logprobs too where those are asked
   bool skip_control = true;           // control tokens give no text
   std::optional<int64_t> timeout_ns;  // from now
+  Caller caller;
 };
 
 // One alternative at a position.

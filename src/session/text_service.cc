@@ -126,7 +126,9 @@ Status TextService::Run(size_t text_bytes, std::function<void()> task) {
 
 StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
                                                              std::shared_ptr<TextSink> sink) {
-  StatusOr<std::vector<PromptText>> prompts = CheckAndTokenize(call);
+  const StatusOr<std::string> tenant = TenantOf(options_.tenants, call.caller);
+  StatusOr<std::vector<PromptText>> prompts =
+      tenant.ok() ? CheckAndTokenize(call) : tenant.status();
   if (!prompts.ok()) {
     CountRefused();
     return std::move(prompts).status();
@@ -135,7 +137,7 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
   std::vector<Request> requests;
   requests.reserve(prompts->size());
   for (const PromptText& prompt : *prompts) {
-    requests.push_back(RequestOf(call, plan, *prompt.ids));
+    requests.push_back(RequestOf(call, plan, *prompt.ids, *tenant));
   }
   auto stream = std::make_shared<TextStream>(engine_, std::move(plan), *std::move(prompts),
                                              call.sequences, std::move(sink));
@@ -173,7 +175,7 @@ StatusOr<std::vector<PromptText>> TextService::CheckAndTokenize(const TextCall& 
 }
 
 Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& plan,
-                               const std::vector<TokenId>& ids) const {
+                               const std::vector<TokenId>& ids, const std::string& tenant) const {
   const RequestLimits& limits = engine_.info().limits;
   const int64_t room = std::min<int64_t>(limits.context_tokens_max, limits.kv_tokens_max) -
                        static_cast<int64_t>(ids.size());
@@ -188,7 +190,9 @@ Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& pla
                   .sampling = std::move(sampling),
                   .sequences = call.sequences,
                   .end_token_ids = plan.end_token_ids,
-                  .deadline_ns = call.timeout_ns ? clock_.NowNs() + *call.timeout_ns : 0};
+                  .deadline_ns = call.timeout_ns ? clock_.NowNs() + *call.timeout_ns : 0,
+                  .cache_salt = tenant,
+                  .tenant = tenant};
   for (const KeepPrefix& prefix : call.keep) {
     request.retention.push_back({.tokens = prefix.tokens.value_or(static_cast<int32_t>(ids.size())),
                                  .keep_ns = static_cast<int64_t>(prefix.seconds * 1e9)});

@@ -16,6 +16,7 @@
 #include "polysil/base/clock.h"
 #include "polysil/base/status.h"
 #include "polysil/engine/engine.h"
+#include "session/tenant.h"
 #include "session/text_call.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -50,9 +51,10 @@ struct TextModel {
 
 struct TextServiceOptions {
   TextLimits limits;
-  int32_t threads = 2;                    // "text-0", ...: for texts too long for a face's thread
-  int32_t queue_max = 64;                 // long texts that may wait for them
-  size_t inline_bytes_max = 32 * 1024;    // shorter ones are done on the caller's thread
+  int32_t threads = 2;                  // "text-0", ...: for texts too long for a face's thread
+  int32_t queue_max = 64;               // long texts that may wait for them
+  size_t inline_bytes_max = 32 * 1024;  // shorter ones are done on the caller's thread
+  TenantSource tenants = TenantSource::kNone;
   std::function<uint64_t()> seed_source;  // for calls without a seed; empty: from the system
 };
 
@@ -114,7 +116,7 @@ class TextService final {
   // One for each prompt, all of them valid for the engine.
   StatusOr<std::vector<PromptText>> CheckAndTokenize(const TextCall& call) const;
   Request RequestOf(const TextCall& call, const SequenceTextPlan& plan,
-                    const std::vector<TokenId>& ids) const;
+                    const std::vector<TokenId>& ids, const std::string& tenant) const;
 
   const TextServiceOptions options_;
   const TextModel model_;

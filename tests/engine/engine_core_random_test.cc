@@ -34,8 +34,11 @@ class RandomRun final {
     if (Chance(0.3)) limits.sequence_buckets = {1, 4};
     limits.kv_host_blocks = Pick({0, 0, 1, 5, 40});
     limits.block_copy_rows = Pick({0.1, 0.1, 1.5});
+    device_.cost = {.step_ns = Pick({0, 1000}), .row_ns = Pick({0, 100}), .position_ns = 1};
+    options_.itl_target_ns = Pick({0, 0, 1, 1500, 3000});
     options_.sequences_max = Between(1, 10);
     options_.queue_max = Between(0, 12);
+    if (Chance(0.2)) options_.queue_tokens_max = Between(1, 200);
     const int32_t kv_tokens = device_.blocks * device_.tokens_per_block;
     options_.limits = {.vocab_size = device_.vocab_size,
                        .context_tokens_max = Between(4, 80),
@@ -109,6 +112,7 @@ class RandomRun final {
     request.priority = Chance(0.2) ? Between(-1, 1) : 0;
     request.cache_salt = Pick<const char*>({"", "", "a", "b"});
     if (Chance(0.2)) request.retention = {{Between(1, 90), Between(1, 40)}, {Between(1, 20), 10}};
+    request.tenant = Pick<const char*>({"", "a", "b", "c"});
     // Some that must be refused.
     if (Chance(0.03)) request.prompt.resize(static_cast<size_t>(tokens_limit_) + 1);
     if (Chance(0.02)) request.prompt.back() = device_.vocab_size;

@@ -189,6 +189,14 @@ class Scenario final {
         options_.sequences_max = number();
       else if (key == "queue_max")
         options_.queue_max = number();
+      else if (key == "queue_tokens_max")
+        options_.queue_tokens_max = number();
+      else if (key == "itl_target_us")
+        options_.itl_target_ns = int64_t{number()} * 1000;
+      else if (key == "step_us")
+        device_.cost.step_ns = int64_t{number()} * 1000;
+      else if (key == "row_us")
+        device_.cost.row_ns = int64_t{number()} * 1000;
       else if (key == "context")
         options_.limits.context_tokens_max = number();
       else if (key == "prefix_cache")
@@ -238,6 +246,8 @@ class Scenario final {
         request.cache_salt = value;
       else if (key == "keep")
         request.retention = ParseRetention(value);
+      else if (key == "tenant")
+        request.tenant = value;
       else if (key == "prompt_logprobs")
         request.sampling.prompt_logprobs = number();
       else
@@ -395,6 +405,8 @@ class Scenario final {
         {"host", stats.kv_host_blocks_used},
         {"out", static_cast<int64_t>(stats.kv_blocks_copied_out)},
         {"in", static_cast<int64_t>(stats.kv_blocks_copied_in)},
+        {"step_tokens", static_cast<int64_t>(stats.step_tokens)},
+        {"padding", static_cast<int64_t>(stats.step_padding_tokens)},
         {"rows", harness_->device().rows_run()}};
     if (!values.contains(name)) Complain(fmt::format("'{}' is not counted", name));
     return values.at(name);

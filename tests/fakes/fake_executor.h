@@ -63,11 +63,19 @@ inline std::vector<TokenId> SoloTokens(const Request& request, int32_t index, in
   return output;
 }
 
+// How long a step takes. Rows count with those that pad them to a bucket.
+struct FakeCost {
+  int64_t step_ns = 1'000'000;
+  int64_t row_ns = 0;
+  int64_t position_ns = 0;  // looked at by a row
+};
+
 struct FakeDeviceOptions {
   StepLimits limits;
   int32_t blocks = 64;
   int32_t tokens_per_block = 4;
   int32_t vocab_size = 1000;
+  FakeCost cost;
 };
 
 // What one run of a step shall go wrong with.
@@ -75,6 +83,7 @@ struct FakeFaults {
   Status step;                           // not OK: the whole step fails
   std::map<SequenceId, Status> rows;     // these rows fail
   std::map<SequenceId, TokenId> tokens;  // these rows choose so
+  double slowness = 1.0;                 // the step takes so many times as long
 };
 
 class FakeDevice final {
@@ -98,7 +107,9 @@ class FakeDevice final {
              start.id.value);
     }
     for (const KvCopy& copy : step.copies) RunCopy(step, copy, faults);
-    StepResult result{.step_id = step.step_id, .status = faults.step, .duration_ns = 1'000'000};
+    StepResult result{.step_id = step.step_id,
+                      .status = faults.step,
+                      .duration_ns = DurationNs(step, faults.slowness)};
     for (const ScheduledSequence& row : step.sequences) {
       SequenceResult row_result = RunRow(step, row, faults);
       if (faults.step.ok()) result.sequences.push_back(std::move(row_result));
@@ -113,6 +124,19 @@ class FakeDevice final {
   int64_t rows_run() const { return rows_run_; }
   int64_t copies_out() const { return copies_out_; }
   int64_t copies_in() const { return copies_in_; }
+
+  int64_t DurationNs(const ScheduledStep& step, double slowness = 1.0) const {
+    const auto bucket = std::ranges::lower_bound(options_.limits.token_buckets, step.tokens_total);
+    const bool padded = bucket != options_.limits.token_buckets.end();
+    const int64_t rows = padded ? *bucket : step.tokens_total;
+    int64_t positions = 0;
+    for (const ScheduledSequence& row : step.sequences) {
+      for (int32_t i = 1; i <= row.tokens; ++i) positions += row.tokens_computed + i;
+    }
+    const FakeCost& cost = options_.cost;
+    const int64_t ns = cost.step_ns + rows * cost.row_ns + positions * cost.position_ns;
+    return static_cast<int64_t>(static_cast<double>(ns) * slowness);
+  }
 
  private:
   struct Known {

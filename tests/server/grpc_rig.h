@@ -56,13 +56,13 @@ struct GenerateResult {
 
 struct GrpcRig {
   explicit GrpcRig(FakeEngineOptions engine_options = {.script = Say("Hello.")},
-                   GrpcServerOptions options = {})
+                   GrpcServerOptions options = {}, TextServiceOptions text_options = {})
       : engine(std::move(engine_options)) {
     SetLogLevel(LogLevel::kOff);
     TextModel model{.names = {"test-model", "alias"},
                     .tokenizer = std::make_shared<ByteTokenizer>()};
     model.chat_template = ChatmlTemplate();
-    service = TextService::Create({}, std::move(model), engine, clock).value();
+    service = TextService::Create(std::move(text_options), std::move(model), engine, clock).value();
     options.address = "127.0.0.1:0";
     options.version = "1.2.3";
     options.health_interval = std::chrono::milliseconds(5);

@@ -33,6 +33,7 @@ struct Request {
   int32_t priority = 0;                  // higher runs first
   std::string cache_salt;                // prefixes are shared only between equal salts
   std::vector<RetentionHint> retention;  // at most kRetentionHintsMax
+  std::string tenant;  // whose share of the service it takes; those without a name are one tenant
 };
 
 struct RequestLimits {

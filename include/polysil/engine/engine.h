@@ -83,6 +83,8 @@ struct EngineStats {
   uint64_t kv_blocks_copied_in = 0;   // back from it
   uint64_t preemptions = 0;
   uint64_t steps = 0;
+  uint64_t step_tokens = 0;          // rows of all steps submitted
+  uint64_t step_padding_tokens = 0;  // what the executor's buckets add to them
   Histogram time_to_first_token_s;
   Histogram inter_token_latency_s;
   Histogram request_duration_s;
