@@ -173,8 +173,9 @@ struct SimCommand {
   void Add(CLI::App& app, Status& status) {
     CLI::App* command = app.add_subcommand("sim", "run the engine's core in a simulator");
     CLI::Option_group* what = command->add_option_group("what to run");
-    what->add_option("--seeds", args.seeds, "so many random runs, as 1:2000; stops at a failure")
-        ->type_name("FROM:COUNT");
+    CLI::Option* seeds = what->add_option("--seeds", args.seeds,
+                                          "so many random runs, as 1:2000; stops at a failure")
+                             ->type_name("FROM:COUNT");
     what->add_option("--seed", args.seed, "one random run");
     CLI::Option* trace =
         what->add_option("--trace", args.trace_path, "replay requests in the Mooncake format")
@@ -184,9 +185,14 @@ struct SimCommand {
         ->needs(trace)
         ->check(CLI::Range(1, 1 << 22));
     command->add_option("--until-tick", args.until_tick, "end there and print the last ticks")
+        ->excludes(seeds)
         ->check(CLI::PositiveNumber);
-    command->add_option("--json", args.json_path, "write the results there")->type_name("FILE");
-    command->add_option("--svg", args.svg_path, "draw the run over time there")->type_name("FILE");
+    command->add_option("--json", args.json_path, "write the results there")
+        ->excludes(seeds)
+        ->type_name("FILE");
+    command->add_option("--svg", args.svg_path, "draw the run over time there")
+        ->excludes(seeds)
+        ->type_name("FILE");
     command->callback([this, &status] { status = RunSim(args); });
   }
 };

@@ -6,12 +6,15 @@ namespace polysil {
 
 uint64_t ExtendFingerprint(uint64_t before, int32_t position, std::span<const TokenId> tokens) {
   // A sum of terms that depend on token and position: order counts, and no term waits for another.
-  uint64_t place = static_cast<uint64_t>(position) * 0xD1B54A32D192ED03ULL;
+  // Products of 32 bits to 64, which any processor does several at once.
+  uint32_t first = static_cast<uint32_t>(position) * 0x9E3779B1U;
+  uint32_t second = static_cast<uint32_t>(position) * 0x85EBCA77U + 0xC2B2AE3DU;
   for (const TokenId token : tokens) {
-    uint64_t term = (static_cast<uint64_t>(token) + place + 1) * 0x9E3779B97F4A7C15ULL;
-    term ^= term >> 32;
-    before += term * 0xBF58476D1CE4E5B9ULL;
-    place += 0xD1B54A32D192ED03ULL;
+    const uint64_t left = static_cast<uint32_t>(token) + first;
+    const uint64_t right = static_cast<uint32_t>(token) + second;
+    before += left * right;
+    first += 0x9E3779B1U;
+    second += 0x85EBCA77U;
   }
   return before;
 }

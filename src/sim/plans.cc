@@ -137,13 +137,14 @@ SimPlan PlanOfSeed(uint64_t seed) {
 
 SimPlan PlanOfTrace(std::vector<TraceRequest> requests, int32_t kv_blocks) {
   SimPlan plan;
-  // About a node of eight accelerators: 80,000 prompt tokens a second.
+  // About a model of 70e9 weights on a node of eight accelerators: 80,000 prompt tokens a second,
+  // 25 ms between tokens.
   plan.device = {
       .limits = {.tokens_max = 8192, .sequences_max = 512, .prefill_sequences_max = 512},
       .blocks = kv_blocks,
       .tokens_per_block = kTraceTokensPerBlock,
       .vocab_size = kTraceVocabSize,
-      .price = {.step_ns = 8e6, .token_ns = 12'000, .context_token_ns = 4, .sequence_ns = 20'000}};
+      .price = {.step_ns = 20e6, .token_ns = 12'000, .context_token_ns = 4, .sequence_ns = 20'000}};
   plan.engine = {.sequences_max = 512,
                  .queue_max = static_cast<int32_t>(requests.size()),
                  .limits = {.vocab_size = kTraceVocabSize,
@@ -155,7 +156,7 @@ SimPlan PlanOfTrace(std::vector<TraceRequest> requests, int32_t kv_blocks) {
   plan.description = fmt::format("{} requests on {} blocks of {} tokens", requests.size(),
                                  kv_blocks, kTraceTokensPerBlock);
   plan.workload = std::make_unique<TraceWorkload>(std::move(requests));
-  plan.integrity_every = 1000;
+  plan.integrity_every = 2000;
   return plan;
 }
 

@@ -101,7 +101,10 @@ class SimExecutor final : public Executor {
 
   StepShape CheckLimits(const ScheduledStep& step);
   void StartAndEnd(const ScheduledStep& step);
-  SequenceResult RunRow(const ScheduledStep& step, const ScheduledSequence& row, bool fails);
+  // The row's sequence with its table brought up to date; null: something is wrong.
+  Held* Prepare(const ScheduledStep& step, const ScheduledSequence& row);
+  SequenceResult RunRow(const ScheduledStep& step, const ScheduledSequence& row, Held* prepared,
+                        bool fails);
   bool TakeBlocks(const ScheduledStep& step, const ScheduledSequence& row, Held& held);
   bool ReadPrefix(const ScheduledSequence& row, Held& held);
   bool WriteRows(const ScheduledStep& step, const ScheduledSequence& row, Held& held);
@@ -117,6 +120,7 @@ class SimExecutor final : public Executor {
   std::function<void()> notify_;
   BlockContents contents_;
   absl::flat_hash_map<SequenceId, std::unique_ptr<Held>> held_;
+  std::vector<Held*> rows_;  // of the step at hand
   absl::flat_hash_set<RequestId> failed_;
   std::deque<Pending> pending_;
   int64_t device_free_ns_ = 0;
