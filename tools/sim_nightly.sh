@@ -1,6 +1,6 @@
 #!/bin/sh
-# Random simulations on all processors for an hour, with seeds that the date gives. Ends at the first
-# failure, with the seed and the command that shows it.
+# Random simulations on all processors for an hour, with seeds that the date gives. Ends at the
+# first failure, with the seed and the command that shows it.
 #
 #   tools/sim_nightly.sh POLYSIL [SECONDS]
 set -eu

@@ -149,7 +149,8 @@ def test_sim_refuses_what_it_cannot_run(tmp_path):
     trace.write_text(trace_line(hash_ids=[1]))
     check_refused(run("sim", "--trace", trace), "line 1", "hash_ids")
     check_refused(run("sim", "--seeds", "5"), "FROM:COUNT")
-    check_refused(run("sim", "--seed", "1", "--json", tmp_path / "no" / "file"), "cannot be written")
+    no_file = tmp_path / "no" / "file"
+    check_refused(run("sim", "--seed", "1", "--json", no_file), "cannot be written")
 
 
 @pytest.fixture(scope="module")
