@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -102,7 +103,7 @@ void Sequence::Rewind() {
   tokens_computed_ = 0;
   tokens_scheduled_ = 0;
   ++preemptions_;
-  tokens_at_preemption_ = tokens_total();
+  if (!SEEDED_BUG(forget_who_owes_progress)) tokens_at_preemption_ = tokens_total();
 }
 
 }  // namespace polysil

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -38,7 +39,7 @@ void Scheduler::Finish(Sequence& sequence) {
   sequence.MoveTo(SequenceState::kFinished);
   SchedulerEntry& entry = sequence.scheduler_entry();
   kv_.Close(entry.table);
-  if (entry.started) ended_.push_back(sequence.id());
+  if (entry.started && !SEEDED_BUG(forget_the_ended)) ended_.push_back(sequence.id());
 }
 
 std::optional<ScheduledStep> Scheduler::BuildStep() {
@@ -145,7 +146,7 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
       kv_.TryAdmit(sequence.scheduler_entry().table, sequence.tokens(), blocks_spared);
   if (!tokens_cached) return false;
   queue_.Remove(sequence);
-  sequence.StartAt(*tokens_cached);
+  sequence.StartAt(*tokens_cached - (SEEDED_BUG(start_at_a_wrong_position) && *tokens_cached > 0));
   sequence.MoveTo(SequenceState::kRunning);
   const auto place = std::ranges::lower_bound(
       running_, &sequence,
@@ -175,7 +176,7 @@ void Scheduler::Preempt(size_t running_index) {
   Sequence& sequence = *running_[running_index];
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
   kv_.Empty(sequence.scheduler_entry().table);
-  sequence.scheduler_entry().blocks_sent = 0;
+  if (!SEEDED_BUG(keep_the_old_table)) sequence.scheduler_entry().blocks_sent = 0;
   sequence.Rewind();
   sequence.MoveTo(SequenceState::kPreempted);
   CHECK(queue_.TryPush(sequence), "no place to wait for sequence {}", sequence.id().value);

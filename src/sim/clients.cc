@@ -36,6 +36,12 @@ int64_t Clients::next_ns() const {
   return next_ns;
 }
 
+int64_t Clients::next_due_ns() const {
+  int64_t due_ns = deadlines_.empty() ? kNever : deadlines_.begin()->first;
+  if (calls_live_ > 0) due_ns = std::min(due_ns, drain_deadline_ns_.value_or(kNever));
+  return due_ns;
+}
+
 void Clients::Act(int64_t now_ns, EngineInputs& inputs) {
   cancelled_now_.clear();
   for (const RequestId id : cancels_next_) Cancel(id, inputs);

@@ -28,6 +28,8 @@ class Clients final {
 
   // When they act next without being told anything; kNever: not so.
   int64_t next_ns() const;
+  // When the first call that lives must be ended by itself; kNever: not so.
+  int64_t next_due_ns() const;
   // All that they do up to now goes into the inputs of the tick.
   void Act(int64_t now_ns, EngineInputs& inputs);
   // From now on calls are refused, at this time the rest may be cancelled.

@@ -68,6 +68,8 @@ class SimExecutor final : public Executor {
   std::optional<int64_t> next_result_ns() const;
   const std::optional<Violation>& violation() const { return violation_; }
   const SimExecutorCounts& counts() const { return counts_; }
+  // Started, and not yet known to have ended.
+  int32_t sequences_held() const { return static_cast<int32_t>(held_.size()); }
   // A row of it was made to fail.
   bool has_failed(RequestId request) const { return failed_.contains(request); }
 

@@ -9,6 +9,8 @@ namespace polysil {
 namespace {
 
 constexpr const char* kAllEnd = "all finishes once faults stop";
+constexpr const char* kWakes = "cancels and deadlines are obeyed at once";
+constexpr const char* kForgets = "steps tell the executor what it needs";
 constexpr int32_t kTicksIdleMax = 100;
 
 }  // namespace
@@ -28,6 +30,10 @@ Simulation::~Simulation() = default;
 bool Simulation::Advance(const SimObservers& observers) {
   if (violation_) return false;
   const int64_t next_ns = NextEventNs();
+  if (clients_.next_due_ns() < next_ns) {
+    violation_ = Violation{kWakes, "the engine sleeps past the time at which a call must end"};
+    return false;
+  }
   if (next_ns == kNever) {
     if (clients_.calls_live() > 0) {
       violation_ = Violation{kAllEnd, fmt::format("{} calls live and nothing will happen any more",
@@ -50,6 +56,10 @@ bool Simulation::Advance(const SimObservers& observers) {
   if (observers.after_tick) observers.after_tick(text + TextOf(actions));
   wake_ns_ = actions.wake_ns;
   for (ScheduledStep& step : actions.steps) device_.Submit(std::move(step));
+  if (!actions.steps.empty() && device_.sequences_held() > core_.sequences_live()) {
+    violation_ = Violation{kForgets, fmt::format("the device still holds {} sequences, {} live",
+                                                 device_.sequences_held(), core_.sequences_live())};
+  }
   clients_.See(now_ns, actions.outputs);
   Check(now_ns);
   return !violation_;
@@ -79,7 +89,7 @@ EngineInputs Simulation::GatherInputs(int64_t now_ns) {
 void Simulation::Check(int64_t now_ns) {
   const EngineStats stats = core_.stats();
   if (timeline_) timeline_->ObserveTick(now_ns, stats);
-  violation_ = device_.violation();
+  if (!violation_) violation_ = device_.violation();
   if (!violation_) violation_ = clients_.violation();
   if (!violation_ && ticks_idle_ > kTicksIdleMax) {
     violation_ = Violation{kAllEnd, fmt::format("{} ticks in a row had no cause", ticks_idle_)};
