@@ -295,8 +295,8 @@ void EngineCore::EndRequest(LiveRequest& request, FinishReason reason, const Sta
 void EngineCore::EndSequence(LiveSequence& live, FinishReason reason, SequenceOutput output) {
   scheduler_.Finish(live.sequence);
   output.finish = reason;
-  if (SEEDED_BUG(answer_twice)) actions_.outputs.push_back(output);
   actions_.outputs.push_back(std::move(output));
+  if (SEEDED_BUG(answer_twice)) actions_.outputs.push_back(actions_.outputs.back());
   --sequences_live_;
   LiveRequest& request = live.owner;
   request.outcome = std::max(request.outcome, reason);

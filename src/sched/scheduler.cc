@@ -146,7 +146,7 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
       kv_.TryAdmit(sequence.scheduler_entry().table, sequence.tokens(), blocks_spared);
   if (!tokens_cached) return false;
   queue_.Remove(sequence);
-  sequence.StartAt(*tokens_cached - (SEEDED_BUG(start_at_a_wrong_position) && *tokens_cached > 0));
+  sequence.StartAt(*tokens_cached);
   sequence.MoveTo(SequenceState::kRunning);
   const auto place = std::ranges::lower_bound(
       running_, &sequence,

@@ -220,7 +220,10 @@ std::string Clients::WrongError(const Call& call, const Stream& stream,
     case StatusCode::kInvalidArgument:
       return refused && !call.validity.ok() ? "" : "refused, and valid: " + message;
     case StatusCode::kResourceExhausted:
-      return refused && !call.had_place ? "" : "refused, and there was a place: " + message;
+      // One with a deadline may be told at once that its turn would come too late.
+      return refused && (!call.had_place || call.call.request->deadline_ns > 0)
+                 ? ""
+                 : "refused, and there was a place: " + message;
     case StatusCode::kUnavailable:
       if (refused && drain_deadline_ns_) return "";
       [[fallthrough]];

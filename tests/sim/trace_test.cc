@@ -7,9 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <numeric>
+#include <utility>
 
-#include "kv/kv_manager.h"
+#include "engine/engine_core.h"
 #include "sim/plans.h"
 #include "sim/run.h"
 
@@ -120,20 +122,33 @@ TEST(Trace, IsReplayedToItsEnd) {
   EXPECT_GE(stats.prefix_cache_hit_tokens, 34U * 2 * kTraceTokensPerBlock);
 }
 
-// The share of blocks found, in a pool of so many blocks or (0) of all of them, one request after
-// the other. A block of the trace stands as one token here, so a prompt is the list of its ids and
-// one more token, which is never found: the last is always computed.
+// How many blocks of the prompts are found in a pool of so many, one request after the other. A
+// block of the trace stands as two tokens here, which are its id; one more token follows the last,
+// so that all of them may be found. It takes a block that is never full.
 int64_t BlocksFound(const std::vector<TraceRequest>& trace, int32_t blocks) {
-  // The last token takes a block that is never cached.
-  KvManager kv({.blocks = blocks + 1, .tokens_per_block = 1});
+  EngineCore core({.sequences_max = 1,
+                   .queue_max = 0,
+                   .limits = {.vocab_size = 1 << 16,
+                              .context_tokens_max = 1 << 20,
+                              .kv_tokens_max = 2 * (int64_t{blocks} + 1),
+                              .sequences_max = 1},
+                   .step_limits = {.tokens_max = 1 << 20, .sequences_max = 1},
+                   .kv = {.blocks = blocks + 1, .tokens_per_block = 2}});
   int64_t found = 0;
-  for (const TraceRequest& request : trace) {
-    std::vector<TokenId> tokens(request.block_ids.begin(), request.block_ids.end());
-    tokens.push_back(1 << 20);
-    const BlockTableId table = kv.Open("", true);
-    found += kv.TryAdmit(table, tokens, 0).value();
-    kv.Publish(table, tokens, static_cast<int32_t>(tokens.size()) - 1);
-    kv.Close(table);
+  for (size_t i = 0; i < trace.size(); ++i) {
+    Request request{.id = RequestId{i + 1}, .sampling = {.tokens_max = 1}};
+    for (const uint32_t id : trace[i].block_ids) {
+      request.prompt.push_back(static_cast<TokenId>(id & 0xFFFFU));
+      request.prompt.push_back(static_cast<TokenId>(id >> 16));
+    }
+    request.prompt.push_back(0);
+    EngineInputs arrival;
+    arrival.submitted.push_back({std::make_shared<const Request>(std::move(request)), 0});
+    const ScheduledStep step = core.Tick(0, std::move(arrival)).steps.at(0);
+    EngineInputs answer;
+    answer.results.push_back({.step_id = step.step_id});
+    answer.results[0].sequences.push_back({.id = step.sequences.at(0).id, .token = 0});
+    found += core.Tick(0, std::move(answer)).outputs.at(0).prompt_tokens_cached / 2;
   }
   return found;
 }
