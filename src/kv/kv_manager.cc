@@ -225,8 +225,8 @@ void KvManager::AppendBlocks(BlockTable& table, int32_t blocks) {
 }
 
 void KvManager::ReleaseBlocks(BlockTable& table) {
-  if (SEEDED_BUG(evict_from_the_head)) std::ranges::reverse(table.blocks);
   // From the tail, so that a chain is evicted from its tail.
+  if (SEEDED_BUG(evict_from_the_head)) std::ranges::reverse(table.blocks);
   for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block) {
     if (pool_.Release(*block) == 1 && cache_.Holds(*block)) cache_.MarkIdle(*block);
   }
