@@ -11,8 +11,8 @@ ARGS =
 JOBS = $(shell nproc)
 
 .DEFAULT_GOAL = help
-.PHONY: help build serve demo test e2e oracle bench bench-llama lint format model clean bootstrap \
-        bootstrap-test build-all
+.PHONY: help build serve demo test e2e oracle bench bench-llama sim-nightly lint format model \
+        clean bootstrap bootstrap-test build-all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -41,6 +41,9 @@ bench: bootstrap build/release/build.ninja model ## the micro-benchmarks of benc
 
 bench-llama: build model ## speed against llama.cpp in interleaved rounds (builds it at first: long)
 	bench/compare_llama.sh
+
+sim-nightly: build ## an hour of random simulations, with seeds of the day
+	tools/sim_nightly.sh $(POLYSIL)
 
 lint: bootstrap-test build-all ## format, files, layers, headers, static checks
 	tools/lint.sh build/release

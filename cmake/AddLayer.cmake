@@ -46,6 +46,30 @@ function(add_layer_test name)
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 1200)
 endfunction()
 
+# test_seeded_bugs: the deciding layers and the simulator once more, with src/base/seeded_bug.h's
+# places open, and the scenarios and seeds that must notice each of them. Each layer is compiled as
+# one file, which takes a quarter of the time.
+function(add_seeded_bugs_test)
+  add_executable(test_seeded_bugs ${CMAKE_SOURCE_DIR}/src/core/sequence.cc
+    ${CMAKE_SOURCE_DIR}/tests/sim/seeded/seeded_bugs_test.cc
+    ${CMAKE_SOURCE_DIR}/tests/sim/seeds_test.cc ${CMAKE_SOURCE_DIR}/tests/engine/scenario_test.cc)
+  foreach(layer kv sched engine sim)
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${layer}/*.cc)
+    target_sources(test_seeded_bugs PRIVATE ${sources})
+    set_source_files_properties(${sources} TARGET_DIRECTORY test_seeded_bugs
+      PROPERTIES UNITY_GROUP ${layer})
+  endforeach()
+  set_target_properties(test_seeded_bugs PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  target_compile_definitions(test_seeded_bugs PRIVATE
+    POLYSIL_SEEDED_BUGS POLYSIL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_include_directories(test_seeded_bugs PRIVATE
+    ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(test_seeded_bugs PRIVATE polysil_core OpenSSL::Crypto absl::flat_hash_map
+    absl::flat_hash_set absl::btree Boost::json Threads::Threads GTest::gmock GTest::gtest)
+  add_test(NAME seeded_bugs COMMAND test_seeded_bugs WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(seeded_bugs PROPERTIES LABELS unit TIMEOUT 1200)
+endfunction()
+
 # kernels/: math on raw pointers, one instruction set per file suffix. No contraction: the same
 # operations in the same order give the same bits on every instruction set. GCC's reassociation and
 # replacement of temporaries would undo the order in which integer sums are written, which keeps

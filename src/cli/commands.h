@@ -31,6 +31,17 @@ struct TokenizeArgs {
   bool add_bos = true;
 };
 
+// One of seeds, seed and trace_path is set.
+struct SimArgs {
+  std::string seeds;  // FROM:COUNT
+  std::optional<uint64_t> seed;
+  std::string trace_path;
+  int32_t kv_blocks = 10'000;  // for a trace
+  std::optional<int64_t> until_tick;
+  std::string json_path;
+  std::string svg_path;
+};
+
 // Completes the prompt on stdout.
 Status RunGenerate(const GenerateArgs& args, const v1::Config& config);
 // A conversation: a line of stdin is a message, the answer goes to stdout.
@@ -39,5 +50,7 @@ Status RunChat(const ChatArgs& args, const v1::Config& config);
 Status RunTokenize(const TokenizeArgs& args);
 // What a model file holds, on stdout.
 Status RunInspect(const std::string& path);
+// Runs the engine's core in a simulator; results on stdout and in files.
+Status RunSim(const SimArgs& args);
 
 }  // namespace polysil

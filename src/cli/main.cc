@@ -167,6 +167,36 @@ struct InspectCommand {
   }
 };
 
+struct SimCommand {
+  SimArgs args;
+
+  void Add(CLI::App& app, Status& status) {
+    CLI::App* command = app.add_subcommand("sim", "run the engine's core in a simulator");
+    CLI::Option_group* what = command->add_option_group("what to run");
+    CLI::Option* seeds = what->add_option("--seeds", args.seeds,
+                                          "so many random runs, as 1:2000; stops at a failure")
+                             ->type_name("FROM:COUNT");
+    what->add_option("--seed", args.seed, "one random run");
+    CLI::Option* trace =
+        what->add_option("--trace", args.trace_path, "replay requests in the Mooncake format")
+            ->type_name("FILE");
+    what->require_option(1);
+    command->add_option("--kv-blocks", args.kv_blocks, "for a trace: blocks of 512 tokens, 10000")
+        ->needs(trace)
+        ->check(CLI::Range(1, 1 << 22));
+    command->add_option("--until-tick", args.until_tick, "end there and print the last ticks")
+        ->excludes(seeds)
+        ->check(CLI::PositiveNumber);
+    command->add_option("--json", args.json_path, "write the results there")
+        ->excludes(seeds)
+        ->type_name("FILE");
+    command->add_option("--svg", args.svg_path, "draw the run over time there")
+        ->excludes(seeds)
+        ->type_name("FILE");
+    command->callback([this, &status] { status = RunSim(args); });
+  }
+};
+
 int Main(int argc, char** argv) {
   CLI::App app("Polysil serves language models over OpenAI HTTP and gRPC.", "polysil");
   app.require_subcommand(1);
@@ -182,6 +212,8 @@ int Main(int argc, char** argv) {
   tokenize.Add(app, status);
   InspectCommand inspect;
   inspect.Add(app, status);
+  SimCommand sim;
+  sim.Add(app, status);
   app.add_subcommand("version", "print the version")->callback([] {
     fmt::print("polysil {}\n", POLYSIL_VERSION);
   });

@@ -1,5 +1,7 @@
 #include "polysil/core/request.h"
 
+#include <algorithm>
+
 namespace polysil {
 namespace {
 
@@ -21,14 +23,18 @@ Status ValidatePrompt(const Request& request, const RequestLimits& limits) {
     return InvalidArgument("prompt has {} tokens, the KV pool holds {}", tokens,
                            limits.kv_tokens_max);
   }
-  for (size_t i = 0; i < request.prompt.size(); ++i) {
-    const TokenId id = request.prompt[i];
-    if (id < 0 || id >= limits.vocab_size) {
-      return InvalidArgument("prompt token {} is {}, the vocabulary has {}", i, id,
-                             limits.vocab_size);
-    }
+  // All are looked at before the first wrong one is sought, by sign bits, which takes several ids
+  // at once: that of an id is set below 0, that of the difference above the last id.
+  uint32_t signs = 0;
+  for (const TokenId id : request.prompt) {
+    signs |= static_cast<uint32_t>(id) |
+             (static_cast<uint32_t>(limits.vocab_size - 1) - static_cast<uint32_t>(id));
   }
-  return OkStatus();
+  if (signs >> 31 == 0) return OkStatus();
+  const auto outside = std::ranges::find_if(
+      request.prompt, [&limits](TokenId id) { return id < 0 || id >= limits.vocab_size; });
+  return InvalidArgument("prompt token {} is {}, the vocabulary has {}",
+                         outside - request.prompt.begin(), *outside, limits.vocab_size);
 }
 
 Status ValidateEndTokens(const Request& request, const RequestLimits& limits) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -66,6 +67,7 @@ void Sequence::StartAt(int32_t tokens_cached) {
   CHECK(tokens_scheduled_ == 0 && steps_in_flight_ == 0, "sequence {} has started", id_.value);
   CHECK(tokens_cached >= 0 && tokens_cached < tokens_total(), "{} of {} cached", tokens_cached,
         tokens_total());
+  if (SEEDED_BUG(start_at_a_wrong_position) && tokens_cached > 0) --tokens_cached;
   if (preemptions_ == 0) prompt_tokens_cached_ = tokens_cached;
   tokens_computed_ = tokens_cached;
   tokens_scheduled_ = tokens_cached;
@@ -102,7 +104,7 @@ void Sequence::Rewind() {
   tokens_computed_ = 0;
   tokens_scheduled_ = 0;
   ++preemptions_;
-  tokens_at_preemption_ = tokens_total();
+  if (!SEEDED_BUG(forget_who_owes_progress)) tokens_at_preemption_ = tokens_total();
 }
 
 }  // namespace polysil

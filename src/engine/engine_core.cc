@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -92,7 +93,8 @@ EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   for (const SubmittedRequest& submitted : inputs.submitted) Accept(submitted);
   for (const RequestId id : inputs.cancelled) {
     const auto found = requests_.find(id);
-    if (found != requests_.end()) EndRequest(*found->second, FinishReason::kCancelled, OkStatus());
+    if (found == requests_.end() || SEEDED_BUG(forget_a_cancel)) continue;
+    EndRequest(*found->second, FinishReason::kCancelled, OkStatus());
   }
   for (const SequenceStop& stop : inputs.stopped) StopSequence(stop);
   if (inputs.drain_deadline_ns) {
@@ -117,6 +119,11 @@ void EngineCore::ApplyResult(StepResult& result) {
   const Status status = CheckResult(result, rows);
   kv_.FinishCopies(result.step_id, status.ok());
   if (!status.ok()) {
+    if (SEEDED_BUG(publish_a_failed_step)) {
+      for (const Scheduler::Row& row : rows) {
+        if (row.sequence->state() != SequenceState::kFinished) scheduler_.Confirm(row);
+      }
+    }
     // Nothing of this step is known to be written, so nothing can go on from it.
     ++step_failures_;
     for (const Scheduler::Row& row : rows) {
@@ -220,7 +227,10 @@ std::optional<FinishReason> EngineCore::ReasonAfter(const Sequence& sequence, To
       std::ranges::binary_search(request.end_token_ids, token)) {
     return FinishReason::kStop;
   }
-  if (sequence.tokens_total() == sequence.tokens_limit()) return FinishReason::kLength;
+  const int32_t tokens_spared = SEEDED_BUG(end_one_token_early) ? 1 : 0;
+  if (sequence.tokens_total() >= sequence.tokens_limit() - tokens_spared) {
+    return FinishReason::kLength;
+  }
   return std::nullopt;
 }
 
@@ -325,6 +335,7 @@ void EngineCore::EndRequest(LiveRequest& request, FinishReason reason, const Sta
     SequenceOutput output = StartOutput(*live);
     output.status = status;
     EndSequence(*live, reason, std::move(output));
+    if (SEEDED_BUG(end_one_sequence_of_many)) return;
   }
 }
 
@@ -333,6 +344,7 @@ void EngineCore::EndSequence(LiveSequence& live, FinishReason reason, SequenceOu
   output.finish = reason;
   if (reason == FinishReason::kStop || reason == FinishReason::kLength) ++sequences_served_;
   actions_.outputs.push_back(std::move(output));
+  if (SEEDED_BUG(answer_twice)) actions_.outputs.push_back(actions_.outputs.back());
   --sequences_live_;
   LiveRequest& request = live.owner;
   request.outcome = std::max(request.outcome, reason);
@@ -398,6 +410,7 @@ void EngineCore::ForgetEnded() {
 }
 
 int64_t EngineCore::NextWake() const {
+  if (SEEDED_BUG(sleep_past_a_deadline)) return kNever;
   int64_t wake_ns = deadlines_.empty() ? kNever : deadlines_.begin()->first;
   if (sequences_live_ > 0) wake_ns = std::min(wake_ns, drain_deadline_ns_.value_or(kNever));
   return wake_ns;

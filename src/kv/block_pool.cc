@@ -1,5 +1,6 @@
 #include "kv/block_pool.h"
 
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -28,13 +29,14 @@ std::optional<BlockId> BlockPool::TryAllocate() {
 void BlockPool::AddReference(BlockId block) {
   int32_t& references = references_[Index(block)];
   CHECK(references > 0, "block {} is free", block.value);
-  ++references;
+  references += SEEDED_BUG(skip_a_reference) ? 0 : 1;
 }
 
 int32_t BlockPool::Release(BlockId block) {
   int32_t& references = references_[Index(block)];
   CHECK(references > 0, "block {} is free already", block.value);
-  if (--references == 0) PushFree(block);
+  if (--references == 0 && !SEEDED_BUG(never_free_a_block)) PushFree(block);
+  if (references == 1 && SEEDED_BUG(free_a_shared_block)) PushFree(block);
   return references;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -89,7 +90,8 @@ bool KvManager::WaitsForPrefix(BlockTableId id) const {
 bool KvManager::TryExtend(BlockTableId id, int32_t tokens) {
   BlockTable& table = at(id);
   CHECK(table.open, "table {} is closed", id.value);
-  const int32_t blocks_new = BlocksFor(tokens) - static_cast<int32_t>(table.blocks.size());
+  const int32_t blocks_new = BlocksFor(tokens - (SEEDED_BUG(extend_off_by_one) ? 1 : 0)) -
+                             static_cast<int32_t>(table.blocks.size());
   if (blocks_new <= 0) return true;
   if (blocks_new > blocks_available()) return false;
   AppendBlocks(table, blocks_new);
@@ -152,7 +154,7 @@ void KvManager::HoldForStep(BlockTableId id) {
 void KvManager::ReleaseFromStep(BlockTableId id) {
   BlockTable& table = at(id);
   CHECK(table.steps_in_flight > 0, "table {} has no step in flight", id.value);
-  if (--table.steps_in_flight == 0 && !table.open) Recycle(id);
+  if (--table.steps_in_flight == 0 && !table.open && !SEEDED_BUG(leak_a_closed_table)) Recycle(id);
 }
 
 KvStats KvManager::stats() const {
@@ -204,7 +206,9 @@ PrefixBlock KvManager::ContentOf(BlockTable& table, std::span<const TokenId> tok
 void KvManager::LookUp(BlockTable& table, std::span<const TokenId> tokens) {
   hits_.clear();
   if (!table.reads_cache) return;
-  const int32_t blocks_max = static_cast<int32_t>((tokens.size() - 1) / tokens_per_block_);
+  const size_t tokens_kept = SEEDED_BUG(hit_the_last_token) ? 0 : 1;
+  const int32_t blocks_max =
+      static_cast<int32_t>((tokens.size() - tokens_kept) / tokens_per_block_);
   PrefixLink parent = kRootLink;
   for (int32_t index = 0; index < blocks_max; ++index) {
     PrefixBlock wanted = ContentOf(table, tokens, index);
@@ -307,6 +311,7 @@ void KvManager::ReleaseBlocks(BlockTable& table) {
   for (const BlockId host_block : table.host_blocks) ReleaseHost(host_block);
   table.host_blocks.clear();
   // From the tail, so that a chain is evicted from its tail.
+  if (SEEDED_BUG(evict_from_the_head)) std::ranges::reverse(table.blocks);
   for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block) {
     if (pool_.Release(*block) == 1 && cache_.Holds(OnDevice(*block))) {
       cache_.MarkIdle(OnDevice(*block), now_ns_);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -55,7 +56,7 @@ void Scheduler::Finish(Sequence& sequence) {
   sequence.MoveTo(SequenceState::kFinished);
   SchedulerEntry& entry = sequence.scheduler_entry();
   kv_.Close(entry.table);
-  if (entry.started) ended_.push_back(sequence.id());
+  if (entry.started && !SEEDED_BUG(forget_the_ended)) ended_.push_back(sequence.id());
 }
 
 std::optional<ScheduledStep> Scheduler::BuildStep() {
@@ -271,7 +272,7 @@ void Scheduler::Preempt(size_t running_index) {
   Sequence& sequence = *running_[running_index];
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
   kv_.Empty(sequence.scheduler_entry().table);
-  sequence.scheduler_entry().blocks_sent = 0;
+  if (!SEEDED_BUG(keep_the_old_table)) sequence.scheduler_entry().blocks_sent = 0;
   sequence.Rewind();
   sequence.MoveTo(SequenceState::kPreempted);
   queue_.PushPreempted(sequence);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/seeded_bug.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
@@ -62,9 +63,13 @@ void StepBuilder::Start(StepKind kind) {
 
 int32_t StepBuilder::RowsFitting(int32_t rows_remaining) const {
   if (static_cast<int32_t>(parts_.size()) >= sequences_max_) return 0;
-  const int32_t rows = std::min(rows_remaining, tokens_max_ - tokens_total_);
+  const int32_t tokens_max = tokens_max_ + (SEEDED_BUG(budget_off_by_one) ? 1 : 0);
+  const int32_t rows = std::min(rows_remaining, tokens_max - tokens_total_);
   if (rows <= 0) return 0;
-  if (rows > 1 && prefill_sequences_ >= limits_.prefill_sequences_max) return 0;
+  if (rows > 1 && prefill_sequences_ >= limits_.prefill_sequences_max &&
+      !SEEDED_BUG(forget_the_prefill_limit)) {
+    return 0;
+  }
   if (rows > 1 && kind_ == StepKind::kDecodeOnly) return 0;
   if (rows == 1 && kind_ == StepKind::kPrefillOnly) return 0;
   return rows;

@@ -1,15 +1,17 @@
 """The command line, which scripts depend on."""
 
+import json
 import os
 import re
 import struct
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from xml.etree import ElementTree
 
 import pytest
 from daemon import MODEL, POLYSIL, ROOT, SANITIZED
 
-COMMANDS = ["serve", "generate", "chat", "tokenize", "inspect", "version"]
+COMMANDS = ["serve", "generate", "chat", "tokenize", "inspect", "sim", "version"]
 
 
 def run(*arguments, stdin=b"", timeout=240):
@@ -51,6 +53,9 @@ def test_a_wrong_command_line_is_exit_code_2():
         ["generate", MODEL],
         ["inspect"],
         ["tokenize"],
+        ["sim"],
+        ["sim", "--seed", "1", "--trace", "t"],
+        ["sim", "--seeds", "1:5", "--json", "t"],
     ]:
         result = run(*arguments)
         assert result.returncode == 2, arguments
@@ -103,6 +108,49 @@ def test_inspect_tells_what_is_in_the_file():
     ]:
         assert expected in text, expected
     assert len(re.findall(r"^  \S+\.weight\s", text, re.M)) == 272
+
+
+def trace_line(**fields):
+    line = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}
+    return json.dumps(line | fields) + "\n"
+
+
+def test_sim_runs_seeds():
+    result = run("sim", "--seeds", "1:200")
+    assert result.returncode == 0, result.stderr
+    assert re.match(rb"200 seeds, \d+ ticks, ", result.stdout)
+
+
+def test_sim_stops_at_a_tick_and_shows_it():
+    lines = run("sim", "--seed", "1", "--until-tick", "5").stdout.decode().splitlines()
+    assert [line.split()[:2] for line in lines[:5]] == [["tick", str(n)] for n in range(1, 6)]
+    assert lines[5].startswith("plan ")
+
+
+def test_sim_replays_a_trace(tmp_path):
+    (tmp_path / "trace").write_text(trace_line() + trace_line(timestamp=900, hash_ids=[0, 2]))
+    result = run(
+        "sim", "--trace", tmp_path / "trace", "--json", tmp_path / "json", "--svg", tmp_path / "svg"
+    )
+    assert result.returncode == 0, result.stderr
+    assert b"between tokens" in result.stdout
+    report = json.loads((tmp_path / "json").read_text())
+    assert report["requests"]["length"] == 2
+    assert report["prefix_cache_hit_tokens"] == 512
+    assert sum(bin["inter_token"]["count"] for bin in report["bins"]) == 8
+    assert ElementTree.parse(tmp_path / "svg").getroot().tag.endswith("svg")
+
+
+def test_sim_refuses_what_it_cannot_run(tmp_path):
+    trace = tmp_path / "trace"
+    check_refused(run("sim", "--trace", trace), str(trace))
+    trace.write_text(trace_line() + "{")
+    check_refused(run("sim", "--trace", trace), "line 2")
+    trace.write_text(trace_line(hash_ids=[1]))
+    check_refused(run("sim", "--trace", trace), "line 1", "hash_ids")
+    check_refused(run("sim", "--seeds", "5"), "FROM:COUNT")
+    no_file = tmp_path / "no" / "file"
+    check_refused(run("sim", "--seed", "1", "--json", no_file), "cannot be written")
 
 
 @pytest.fixture(scope="module")
