@@ -5,7 +5,8 @@ set(POLYSIL_PRECOMPILED
   <algorithm> <array> <chrono> <functional> <map> <memory> <optional> <random> <ranges> <span>
   <string> <string_view> <utility> <vector> <absl/container/btree_map.h>
   <absl/container/flat_hash_map.h> <absl/status/statusor.h> <fmt/format.h>)
-set(POLYSIL_PRECOMPILED_TESTS ${POLYSIL_PRECOMPILED} <boost/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+set(POLYSIL_PRECOMPILED_TESTS
+  ${POLYSIL_PRECOMPILED} <boost/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
 
 file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cc "")
 function(add_precompiled_headers name)

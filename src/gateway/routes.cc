@@ -110,8 +110,7 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
   const bool chat = request.path == "/v1/chat/completions";
   const bool generates = chat || request.path == "/v1/completions";
   // Shared, since a long text may still be worked on when the gateway is gone.
-  auto task = [self = shared_from_this(), request = std::move(request), exchange, chat,
-               generates] {
+  auto task = [self = shared_from_this(), request = std::move(request), exchange, chat, generates] {
     if (generates) return self->Generate(request, exchange, chat);
     StatusOr<std::string> body =
         request.path == "/tokenize" ? self->Tokenize(request.body) : self->Detokenize(request.body);

@@ -61,7 +61,9 @@ TEST(HostileGguf, CutAtEveryKilobyte) {
     EXPECT_TRUE(OpenCheckpoint(folder.Write("cut.gguf", file)).ok());
   }
   // A sanitizer keeps freed memory back.
-  if (!golden::kSanitized) EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
+  if (!golden::kSanitized) {
+    EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
+  }
 }
 
 // The real model: its head at every kilobyte, its data more coarsely. Only the parser, over the
@@ -184,7 +186,9 @@ TEST(HostileGguf, ChangedBytes) {
               static_cast<long long>(tally.refused));
   EXPECT_GT(tally.refused, 500);
   EXPECT_GT(tally.opened, 100) << "else the changes hit nothing but the magic";
-  if (!golden::kSanitized) EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
+  if (!golden::kSanitized) {
+    EXPECT_LT(PeakKilobytes() - peak_before, 64 * 1024);
+  }
 }
 
 }  // namespace

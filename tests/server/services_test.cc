@@ -19,7 +19,12 @@ TEST(GrpcServices, Limits) {
   grpc::ClientContext context;
   context.AddMetadata("big", std::string(100'000, 'a'));
   EXPECT_FALSE(rig.Generate(Ask("hi"), context).status.ok());
-  EXPECT_TRUE(rig.Generate(Ask("hi")).status.ok());  // the connection stays usable
+  // The server stays usable. That connection may have ended, and a call begun before we saw it too.
+  grpc::Status after;
+  do {
+    after = rig.Generate(Ask("hi")).status;
+  } while (after.error_code() == grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(after.ok()) << after.error_message();
 }
 
 // Bytes on a method by its name, for what has no stub here.
