@@ -83,7 +83,8 @@ struct HttpRequestParser {
     const auto& head = request->get();
     const auto value = [&head](boost::beast::string_view name) -> std::optional<std::string> {
       if (head.count(name) == 0) return std::nullopt;
-      return head.count(name) > 1 ? std::string() : std::string(head[name]);
+      if (head.count(name) > 1) return std::string();
+      return std::string(head[name].data(), head[name].size());
     };
     return {.authorization = value("Authorization").value_or(""),
             .tenant_id = value("X-Tenant-Id")};

@@ -133,7 +133,7 @@ void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange
     service_.CountRefused();
     return PostReply(exchange, Refusal(call.status()));
   }
-  call->call.caller = std::move(request.caller);
+  call->call.caller = request.caller;
   ReplyIdentity identity = NewIdentity(chat, call->call.model);
   auto generation =
       std::make_shared<Generation>(service_, exchange, *std::move(call), std::move(identity));
