@@ -138,6 +138,7 @@ void BM_ScheduleStep(benchmark::State& state) {
       if (row.sample) row.sequence->Append(7);
     }
     step = *scheduler.BuildStep();
+    kv.ClearEvents();
   };
   for (int i = 0; i < 300; ++i) advance();
   const int64_t before = allocations;
