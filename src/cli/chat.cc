@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/text_input.h"
 #include "daemon/assemble.h"
 #include "polysil/base/clock.h"
 
@@ -23,6 +24,7 @@ boost::json::object ChatMessage(std::string_view role, std::string_view content)
 }  // namespace
 
 Status RunChat(const ChatArgs& args, const v1::Config& config) {
+  RETURN_IF_ERROR(CheckUtf8("the system message", args.system));
   const SteadyClock clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<Assembly> assembly,
                    Assembly::Create(args.model_path, config, clock));
@@ -36,7 +38,12 @@ Status RunChat(const ChatArgs& args, const v1::Config& config) {
   while (true) {
     if (interactive) fmt::print("> ");
     std::fflush(stdout);
-    if (!std::getline(std::cin, line) || line.empty()) return OkStatus();
+    if (!std::getline(std::cin, line)) return OkStatus();
+    if (line.empty()) {
+      if (interactive) return OkStatus();
+      continue;
+    }
+    RETURN_IF_ERROR(CheckUtf8("the message", line));
     messages.push_back(ChatMessage("user", line));
     TextCall call;
     call.prompts = {ChatInput{.messages = messages}};

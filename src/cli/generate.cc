@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/text_input.h"
 #include "daemon/assemble.h"
 #include "polysil/base/clock.h"
 
@@ -16,6 +17,7 @@ constexpr int32_t kTokensMaxDefault = 128;
 }  // namespace
 
 Status RunGenerate(const GenerateArgs& args, const v1::Config& config) {
+  RETURN_IF_ERROR(CheckUtf8("the prompt", args.prompt));
   const SteadyClock clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<Assembly> assembly,
                    Assembly::Create(args.model_path, config, clock));

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/text_input.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 
@@ -223,6 +224,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
+  if (status.ok()) status = FlushStdout();
   if (status.ok()) return 0;
   fmt::print(stderr, "polysil: {}\n", Message(status));
   return kExitFailed;

@@ -1,8 +1,12 @@
 #include <fmt/core.h>
 
-#include <cstdio>
+#include <charconv>
+#include <cstdint>
 #include <fstream>
+#include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "cli/commands.h"
@@ -50,18 +54,29 @@ Status RunOneSeed(const SimArgs& args, uint64_t seed) {
   return Run(args, simulation, seed);
 }
 
-Status RunSeeds(const std::string& range) {
+// FROM:COUNT, both plain numbers, their last seed one too. Absent: it is not.
+std::optional<std::pair<uint64_t, uint64_t>> ParseSeeds(std::string_view range) {
   uint64_t first = 0;
   uint64_t count = 0;
-  char rest = 0;
-  if (std::sscanf(range.c_str(), "%lu:%lu%c", &first, &count, &rest) != 2 || count == 0) {
-    return InvalidArgument("--seeds is '{}', must be FROM:COUNT, as 1:2000", range);
-  }
+  const char* end = range.data() + range.size();
+  const auto [colon, first_error] = std::from_chars(range.data(), end, first);
+  if (first_error != std::errc() || colon == end || *colon != ':') return std::nullopt;
+  const auto [rest, count_error] = std::from_chars(colon + 1, end, count);
+  if (count_error != std::errc() || rest != end) return std::nullopt;
+  if (count == 0 || count - 1 > std::numeric_limits<uint64_t>::max() - first) return std::nullopt;
+  return std::pair(first, count);
+}
+
+Status RunSeeds(const std::string& range) {
+  const auto seeds = ParseSeeds(range);
+  if (!seeds) return InvalidArgument("--seeds is '{}', must be FROM:COUNT, as 1:2000", range);
+  const auto [first, count] = *seeds;
   int64_t ticks = 0;
   uint64_t preemptions = 0;
   uint64_t hits = 0;
   uint64_t errors = 0;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t seed = first + i;
     Simulation simulation(PlanOfSeed(seed), false);
     RETURN_IF_ERROR(RunToEnd(simulation, {.seed = seed}));
     const EngineStats stats = simulation.stats();

@@ -176,6 +176,10 @@ Status CheckRanges(const v1::Config& config) {
   const v1::KvConfig& kv = config.kv();
   if (kv.has_blocks()) RETURN_IF_ERROR(CheckRange("kv.blocks", kv.blocks(), 2, 1 << 24));
   RETURN_IF_ERROR(CheckRange("kv.host_blocks", kv.host_blocks(), 0, 1 << 24));
+  if (kv.host_blocks() > 0 && !kv.prefix_cache()) {
+    return InvalidArgument("kv.host_blocks is {}, which needs kv.prefix_cache: true",
+                           kv.host_blocks());
+  }
   constexpr std::array<int32_t, 5> kBlockTokens = {8, 16, 32, 64, 128};
   if (std::find(kBlockTokens.begin(), kBlockTokens.end(), kv.block_tokens()) ==
       kBlockTokens.end()) {

@@ -88,6 +88,9 @@ TEST(Config, RangesAreSentences) {
   EXPECT_EQ(SettingError("kv.block_tokens=17"),
             "kv.block_tokens is 17; use one of: 8, 16, 32, 64, 128");
   EXPECT_THAT(SettingError("kv.host_blocks=-1"), HasSubstr("kv.host_blocks"));
+  v1::Config tier;
+  ASSERT_TRUE(MergeYaml("kv: {host_blocks: 5, prefix_cache: false}\n", "e", tier).ok());
+  EXPECT_THAT(Message(Complete(tier).status()), HasSubstr("needs kv.prefix_cache"));
   EXPECT_THAT(SettingError("kv.blocks=0"), HasSubstr("kv.blocks is 0; it must be from 2"));
   EXPECT_THAT(SettingError("kv.dtype=f8"), HasSubstr("use one of: f16, f32"));
   EXPECT_THAT(SettingError("scheduler.sequences_max=300"), HasSubstr("more than"));

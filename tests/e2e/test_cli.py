@@ -81,6 +81,37 @@ def test_chat_reads_lines():
     assert b"Paris" in result.stdout and b"Rome" in result.stdout
 
 
+def test_chat_passes_empty_lines_of_a_file_over():
+    questions = b"What is the capital of France?\n\nAnd of Italy?\n"
+    result = run("chat", MODEL, "-t", "0", stdin=questions)
+    assert result.returncode == 0, result.stderr
+    assert b"Paris" in result.stdout and b"Rome" in result.stdout
+
+
+def test_text_that_is_no_utf8_is_refused():
+    bad = b"ab\xffcd"
+    check_refused(run("tokenize", MODEL, stdin=bad), "stdin", "byte 2 is 0xff")
+    check_refused(run("generate", MODEL, "-p", os.fsdecode(bad)), "prompt", "byte 2")
+    check_refused(run("chat", MODEL, stdin=bad + b"\n"), "message", "byte 2")
+    check_refused(run("chat", MODEL, "--system", os.fsdecode(bad)), "system message")
+
+
+def test_input_and_output_that_fail_are_errors(tmp_path):
+    def run_with(stdin, stdout):
+        command = [str(POLYSIL), "tokenize", str(MODEL)]
+        return subprocess.run(
+            command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=240, check=False
+        )
+
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        check_refused(run_with(folder, subprocess.PIPE), "stdin cannot be read")
+    finally:
+        os.close(folder)
+    with open("/dev/full", "wb") as full:
+        check_refused(run_with(subprocess.DEVNULL, full), "stdout cannot be written")
+
+
 def test_tokenize():
     assert run("tokenize", MODEL, stdin=b"Hello world").stdout == b"19556 905\n"
     assert run("tokenize", MODEL, stdin=b"").stdout.strip() == b""
@@ -148,7 +179,8 @@ def test_sim_refuses_what_it_cannot_run(tmp_path):
     check_refused(run("sim", "--trace", trace), "line 2")
     trace.write_text(trace_line(hash_ids=[1]))
     check_refused(run("sim", "--trace", trace), "line 1", "hash_ids")
-    check_refused(run("sim", "--seeds", "5"), "FROM:COUNT")
+    for seeds in ("5", "-1:2", "1:-1", "1:0", f"1:{2**64}", f"{2**64 - 1}:2", "1:2x", "+1:2"):
+        check_refused(run("sim", f"--seeds={seeds}"), "FROM:COUNT")
     no_file = tmp_path / "no" / "file"
     check_refused(run("sim", "--seed", "1", "--json", no_file), "cannot be written")
 
