@@ -334,7 +334,7 @@ void BpeModel::MergeAndEmit(std::vector<TokenId>& ids) const {
   Scratch& scratch = ThreadScratch();
   if (scratch.symbols.size() <= kShortSymbolsMax) {
     MergeShort(scratch.symbols);
-  } else {
+  } else if (!MergeRuns(scratch.symbols)) {
     LongWord(*this, scratch).Run();
   }
   Emit(scratch.symbols, ids);

@@ -75,6 +75,7 @@ class BpeModel final : public SubwordModel {
   void EncodeCharacters(std::string_view word, std::vector<TokenId>& ids) const;
   bool AppendByteFallback(std::string_view character, std::vector<int32_t>& symbols) const;
   void MergeShort(std::vector<int32_t>& symbols) const;
+  bool MergeRuns(std::vector<int32_t>& symbols) const;
   void Emit(std::span<const int32_t> symbols, std::vector<TokenId>& ids) const;
 
   const BpeVocabulary vocabulary_;

@@ -83,6 +83,13 @@ std::vector<TokenId> Definition(const RandomVocabulary& vocabulary, const std::s
 std::string RandomText(std::mt19937& random, size_t bytes) {
   const uint32_t letters = 1 + random() % 3;
   std::string text(bytes, 'a');
+  if (random() % 3 == 0) {  // few runs
+    for (size_t at = 0; at < bytes; at += 1 + random() % bytes) {
+      std::fill(text.begin() + static_cast<ptrdiff_t>(at), text.end(),
+                static_cast<char>('a' + random() % letters));
+    }
+    return text;
+  }
   for (char& c : text) c = static_cast<char>('a' + random() % letters);
   return text;
 }
