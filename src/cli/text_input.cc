@@ -9,15 +9,10 @@
 namespace polysil {
 
 Status CheckUtf8(std::string_view what, std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Char next = DecodeUtf8(text.substr(at));
-    if (!next.well_formed) {
-      return InvalidArgument("{} is not UTF-8: byte {} is 0x{:02x}", what, at,
-                             static_cast<uint8_t>(text[at]));
-    }
-    at += next.bytes;
-  }
-  return OkStatus();
+  const size_t at = WellFormedBytes(text);
+  if (at == text.size()) return OkStatus();
+  return InvalidArgument("{} is not UTF-8: byte {} is 0x{:02x}", what, at,
+                         static_cast<uint8_t>(text[at]));
 }
 
 StatusOr<std::string> ReadStdin() {

@@ -97,12 +97,7 @@ void WriteUsage(JsonWriter& json, const TextUsage& usage) {
 }
 
 bool IsUtf8(std::string_view bytes) {
-  for (size_t i = 0; i < bytes.size();) {
-    const Utf8Char character = DecodeUtf8(bytes.substr(i));
-    if (!character.well_formed) return false;
-    i += character.bytes;
-  }
-  return true;
+  return WellFormedBytes(bytes) == bytes.size();
 }
 
 // The prompt's tokens, where they are shown, then the output's.

@@ -84,7 +84,6 @@ class Scheduler final {
   }
   int32_t steps_in_flight() const { return steps_in_flight_; }
   uint64_t preemptions() const { return preemptions_; }
-  const StepCostModel& cost() const { return cost_; }
   // Rows submitted so far, and those that buckets add to them.
   uint64_t rows_submitted() const { return rows_submitted_; }
   uint64_t rows_padding() const { return rows_padding_; }

@@ -61,11 +61,13 @@ EngineCoreOptions DrawEngine(Random& random, const SimExecutorOptions& device) {
   return engine;
 }
 
+// Often nothing of a kind, sometimes much of it.
+double ShareOf(Random& random, double nothing, double most) {
+  return random.Chance(nothing) ? 0.0 : most * random.Unit();
+}
+
 RandomWorkloadOptions DrawWorkload(Random& random, const EngineCoreOptions& engine) {
-  // Often nothing of a kind, sometimes much of it.
-  const auto share = [&random](double most) {
-    return random.Chance(0.4) ? 0.0 : most * random.Unit();
-  };
+  const auto share = [&random](double most) { return ShareOf(random, 0.4, most); };
   RandomWorkloadOptions workload;
   const int64_t tokens_max =
       std::min<int64_t>(engine.limits.context_tokens_max, engine.limits.kv_tokens_max + 1);
@@ -97,9 +99,7 @@ RandomWorkloadOptions DrawWorkload(Random& random, const EngineCoreOptions& engi
 FaultRates DrawFaults(Random& random, const RandomWorkloadOptions& workload) {
   FaultRates faults;
   if (random.Chance(0.3)) return faults;
-  const auto rate = [&random](double most) {
-    return random.Chance(0.5) ? 0.0 : most * random.Unit();
-  };
+  const auto rate = [&random](double most) { return ShareOf(random, 0.5, most); };
   faults.slow_step = rate(0.2);
   faults.failed_step = rate(0.05);
   faults.failed_row = rate(0.1);

@@ -78,6 +78,16 @@ std::string ToUtf8(char32_t code) {
   return out;
 }
 
+size_t WellFormedBytes(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const Utf8Char next = DecodeUtf8(text.substr(at));
+    if (!next.well_formed) break;
+    at += next.bytes;
+  }
+  return at;
+}
+
 void AppendWellFormed(std::string_view text, std::string& out) {
   size_t begin = 0;  // [begin, at) is well-formed and not yet copied
   for (size_t at = 0; at < text.size();) {

@@ -32,6 +32,9 @@ inline Utf8Char DecodeUtf8(std::string_view text) {
 void AppendUtf8(char32_t code, std::string& out);
 std::string ToUtf8(char32_t code);
 
+// How many bytes of `text` are well-formed, from its beginning; all of them where all is.
+size_t WellFormedBytes(std::string_view text);
+
 // Appends `text` with each maximal ill-formed subpart replaced by U+FFFD.
 void AppendWellFormed(std::string_view text, std::string& out);
 

@@ -30,6 +30,14 @@ class KvTiersTest : public testing::Test {
     kv_.Close(table);
     return cached.value_or(-1);
   }
+  // Prompt(13, 1) lived and is displaced; a step that is in flight copies it to the host.
+  void EvictInStep() {
+    Live(Prompt(13, 1));
+    const BlockTableId table = kv_.Open({});
+    kv_.TryAdmit(table, Prompt(13, 100), 0);
+    kv_.TakeEvictions(++steps_, copies_);
+    kv_.Close(table);
+  }
   void TearDown() override {
     const Status status = kv_.CheckIntegrity();
     EXPECT_TRUE(status.ok()) << Message(status);
@@ -74,11 +82,7 @@ TEST_F(KvTiersTest, WhatIsWantedBackIsNotDisplaced) {
 }
 
 TEST_F(KvTiersTest, NothingIsFoundBeforeItsStepSucceeded) {
-  Live(Prompt(13, 1));
-  const BlockTableId b = kv_.Open({});
-  kv_.TryAdmit(b, Prompt(13, 100), 0);
-  kv_.TakeEvictions(++steps_, copies_);
-  kv_.Close(b);
+  EvictInStep();
   const BlockTableId c = kv_.Open({});
   EXPECT_EQ(kv_.TryAdmit(c, Prompt(13, 1), 0), 0) << "the copies are on their way";
   kv_.Close(c);
@@ -88,11 +92,7 @@ TEST_F(KvTiersTest, NothingIsFoundBeforeItsStepSucceeded) {
 }
 
 TEST_F(KvTiersTest, ComputedMeanwhileNeedsNoPlaceOnTheHost) {
-  Live(Prompt(13, 1));
-  const BlockTableId b = kv_.Open({});
-  kv_.TryAdmit(b, Prompt(13, 100), 0);
-  kv_.TakeEvictions(++steps_, copies_);
-  kv_.Close(b);
+  EvictInStep();
   const BlockTableId c = kv_.Open({});
   kv_.TryAdmit(c, Prompt(13, 1), 0);
   kv_.Publish(c, Prompt(13, 1), 13);

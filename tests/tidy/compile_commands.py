@@ -13,7 +13,7 @@ def read(build, root):
     """{path below root: (words before -o, folder)}."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        words = [word for word in shlex.split(entry["command"])]
+        words = shlex.split(entry["command"])
         while words and not re.search(r"(\+\+|g?cc|clang)(-\d+)?$", words[0]):
             words.pop(0)  # ccache and what sets its environment
         words = words[: words.index("-o")]
