@@ -4,17 +4,21 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/seeded_bug.h"
+#include "engine/latency_ledger.h"
 #include "polysil/base/check.h"
 
 namespace polysil {
 
 struct EngineCore::LiveSequence {
   LiveSequence(LiveRequest& request_owner, SequenceId id, int32_t index,
-               std::shared_ptr<const Request> request, int32_t tokens_limit)
-      : owner(request_owner), sequence(id, index, std::move(request), tokens_limit) {}
+               std::shared_ptr<const Request> request, int32_t tokens_limit, int64_t arrived_ns)
+      : owner(request_owner),
+        sequence(id, index, std::move(request), tokens_limit),
+        ledger(arrived_ns) {}
 
   LiveRequest& owner;
   Sequence sequence;
+  LatencyLedger ledger;
   bool had_output = false;
   int64_t last_token_ns = 0;
   std::vector<TokenLogprobs> prompt_logprobs;  // until they go out with the first output
@@ -41,6 +45,11 @@ Histogram MakeHistogram(std::vector<double> bounds) {
   histogram.counts.resize(bounds.size() + 1);
   histogram.bounds = std::move(bounds);
   return histogram;
+}
+
+// Of a step that came back, before its token is appended.
+bool IsDecode(const Scheduler::Row& row) {
+  return row.tokens == 1 && row.sample && row.sequence->output_tokens() > 0;
 }
 
 // The last token of a sequence needs no KV, so a pool of n tokens takes one of n + 1.
@@ -128,7 +137,9 @@ void EngineCore::ApplyResult(StepResult& result) {
     ++step_failures_;
     for (const Scheduler::Row& row : rows) {
       if (row.sequence->state() == SequenceState::kFinished) continue;
-      EndRequest(sequences_.at(row.sequence->id())->owner, FinishReason::kError, status);
+      LiveSequence& live = *sequences_.at(row.sequence->id());
+      live.ledger.OnStep(now_ns_, result.duration_ns, IsDecode(row));
+      EndRequest(live.owner, FinishReason::kError, status);
     }
     return;
   }
@@ -136,7 +147,13 @@ void EngineCore::ApplyResult(StepResult& result) {
   scheduler_.LearnDuration(result.duration_ns);
   stats_.step_duration_s.Observe(static_cast<double>(result.duration_ns) / kNsPerSecond);
   actions_.outputs.reserve(actions_.outputs.size() + rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) ApplyRow(rows[i], result.sequences[i]);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // Ended meanwhile: by a cancel, a deadline, the token before this one, or a row beside it.
+    if (rows[i].sequence->state() == SequenceState::kFinished) continue;
+    LiveSequence& live = *sequences_.at(rows[i].sequence->id());
+    live.ledger.OnStep(now_ns_, result.duration_ns, IsDecode(rows[i]));
+    ApplyRow(live, rows[i], result.sequences[i]);
+  }
 }
 
 Status EngineCore::CheckResult(const StepResult& result,
@@ -154,10 +171,7 @@ Status EngineCore::CheckResult(const StepResult& result,
   return OkStatus();
 }
 
-void EngineCore::ApplyRow(const Scheduler::Row& row, SequenceResult& result) {
-  // Ended meanwhile: by a cancel, a deadline, the token before this one, or a row beside it.
-  if (row.sequence->state() == SequenceState::kFinished) return;
-  LiveSequence& live = *sequences_.at(row.sequence->id());
+void EngineCore::ApplyRow(LiveSequence& live, const Scheduler::Row& row, SequenceResult& result) {
   Status status = std::move(result.status);
   if (status.ok() && row.sample != result.token.has_value()) {
     status = Internal("a token was {}chosen for sequence {}", row.sample ? "not " : "",
@@ -238,7 +252,7 @@ void EngineCore::Accept(const SubmittedRequest& submitted) {
   const Request& request = *submitted.request;
   const Status status = Admissible(request);
   if (!status.ok()) {
-    Refuse(request, status);
+    Refuse(submitted, status);
     return;
   }
   auto live = std::make_unique<LiveRequest>();
@@ -250,8 +264,8 @@ void EngineCore::Accept(const SubmittedRequest& submitted) {
                static_cast<int64_t>(request.prompt.size()) + request.sampling.tokens_max));
   for (int32_t index = 0; index < request.sequences; ++index) {
     const SequenceId id{++sequences_given_};
-    live->sequences.push_back(
-        std::make_unique<LiveSequence>(*live, id, index, submitted.request, tokens_limit));
+    live->sequences.push_back(std::make_unique<LiveSequence>(*live, id, index, submitted.request,
+                                                             tokens_limit, submitted.arrived_ns));
     sequences_.emplace(id, live->sequences.back().get());
     CHECK(scheduler_.TryAdd(live->sequences.back()->sequence), "no place for sequence {}",
           id.value);
@@ -295,14 +309,17 @@ Status EngineCore::MeetsDeadline(const Request& request) const {
       before, rate, left_s);
 }
 
-void EngineCore::Refuse(const Request& request, const Status& status) {
+void EngineCore::Refuse(const SubmittedRequest& submitted, const Status& status) {
+  const Request& request = *submitted.request;
   ++stats_.requests_refused;
   const int32_t sequences = std::clamp(request.sequences, 1, options_.limits.sequences_max);
+  const int64_t queue_ns = now_ns_ - submitted.arrived_ns;
   for (int32_t index = 0; index < sequences; ++index) {
     actions_.outputs.push_back(SequenceOutput{.request = request.id,
                                               .sequence_index = index,
                                               .finish = FinishReason::kError,
-                                              .status = status});
+                                              .status = status,
+                                              .latency = {.queue_ns = queue_ns}});
   }
 }
 
@@ -382,7 +399,8 @@ void EngineCore::CountOutcome(const LiveRequest& request) {
 SequenceOutput EngineCore::StartOutput(LiveSequence& live) {
   SequenceOutput output{.request = live.owner.request->id,
                         .sequence_index = live.sequence.index(),
-                        .prompt_tokens_cached = live.sequence.prompt_tokens_cached()};
+                        .prompt_tokens_cached = live.sequence.prompt_tokens_cached(),
+                        .latency = live.ledger.UpTo(now_ns_, live.sequence)};
   if (!live.had_output) output.prompt_logprobs = std::move(live.prompt_logprobs);
   live.had_output = true;
   return output;
@@ -390,6 +408,9 @@ SequenceOutput EngineCore::StartOutput(LiveSequence& live) {
 
 void EngineCore::BuildSteps() {
   while (std::optional<ScheduledStep> step = scheduler_.BuildStep()) {
+    for (const ScheduledSequence& row : step->sequences) {
+      if (row.blocks_replaced) sequences_.at(row.id)->ledger.OnAdmitted(now_ns_);
+    }
     actions_.steps.push_back(std::move(*step));
   }
   // Otherwise they would wait for ever: nothing is on its way that could wake us.

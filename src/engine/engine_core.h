@@ -98,7 +98,7 @@ class EngineCore final {
 
   void ApplyResult(StepResult& result);  // moves out of it
   Status CheckResult(const StepResult& result, std::span<const Scheduler::Row> rows) const;
-  void ApplyRow(const Scheduler::Row& row, SequenceResult& result);
+  void ApplyRow(LiveSequence& live, const Scheduler::Row& row, SequenceResult& result);
   void CountPromptTokens(LiveSequence& live);
   void KeepPromptLogprobs(LiveSequence& live, const Scheduler::Row& row, SequenceResult& result);
   void AppendToken(LiveSequence& live, TokenId token, std::optional<TokenLogprobs> logprobs);
@@ -107,7 +107,7 @@ class EngineCore final {
   Status Admissible(const Request& request) const;
   Status MeetsDeadline(const Request& request) const;
   void CountBacklog(int64_t elapsed_ns, uint64_t served);
-  void Refuse(const Request& request, const Status& status);
+  void Refuse(const SubmittedRequest& submitted, const Status& status);
   void StopSequence(const SequenceStop& stop);
   void EndDue();
   void EndAll(FinishReason reason);

@@ -19,6 +19,7 @@ void Join(SequenceOutput& waiting, SequenceOutput later) {
   waiting.finish = later.finish;
   waiting.status = std::move(later.status);
   waiting.prompt_tokens_cached = later.prompt_tokens_cached;
+  waiting.latency = later.latency;
 }
 
 }  // namespace

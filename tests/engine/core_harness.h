@@ -24,6 +24,7 @@ struct SeenStream {
   std::vector<TokenLogprobs> prompt_logprobs;
   int32_t outputs = 0;
   int32_t prompt_tokens_cached = 0;
+  SequenceLatency latency;
   std::optional<FinishReason> finish;
   Status status;
 };
@@ -42,6 +43,7 @@ class CoreHarness final {
     streams_[id].resize(static_cast<size_t>(
         std::clamp(shared->sequences, 1, core_.options().limits.sequences_max)));
     requests_.emplace(id, shared);
+    arrived_ns_.emplace(id, now_ns_);
     inputs_.submitted.push_back({shared, now_ns_});
     return id;
   }
@@ -113,6 +115,7 @@ class CoreHarness final {
     if (output.tokens.empty() && !output.finish) Report("an output says nothing");
     ++seen.outputs;
     seen.prompt_tokens_cached = output.prompt_tokens_cached;
+    SeeLatency(output, seen.latency);
     seen.finish = output.finish;
     seen.status = output.status;
     if (!output.status.ok() && output.finish != FinishReason::kError) {
@@ -144,6 +147,23 @@ class CoreHarness final {
           "on the host",
           findable_.size(), on_host, stats.kv_blocks_cached, stats.kv_host_blocks_used));
     }
+  }
+
+  // Nothing is left out and nothing counts twice, whatever becomes of the request.
+  void SeeLatency(const SequenceOutput& output, SequenceLatency& seen) {
+    const SequenceLatency& latency = output.latency;
+    const int64_t elapsed_ns = now_ns_ - arrived_ns_.at(output.request);
+    if (latency.total_ns() != elapsed_ns) {
+      Report(fmt::format("request {} is {} ns old, its latency sums to {}", output.request.value,
+                         elapsed_ns, latency.total_ns()));
+    }
+    if (latency.queue_ns < seen.queue_ns || latency.prefill_ns < seen.prefill_ns ||
+        latency.decode_ns < seen.decode_ns || latency.wait_ns < seen.wait_ns ||
+        latency.preempted_ns < seen.preempted_ns || latency.prefill_steps < seen.prefill_steps ||
+        latency.decode_steps < seen.decode_steps || latency.preemptions < seen.preemptions) {
+      Report(fmt::format("a part of the latency of request {} fell", output.request.value));
+    }
+    seen = latency;
   }
 
   // Gauges make sense, counters never fall.
@@ -180,6 +200,7 @@ class CoreHarness final {
   int64_t now_ns_ = 0;
   uint64_t requests_given_ = 0;
   std::map<RequestId, std::shared_ptr<const Request>> requests_;
+  std::map<RequestId, int64_t> arrived_ns_;
   std::map<RequestId, std::vector<SeenStream>> streams_;
   std::map<SequenceId, std::pair<RequestId, int32_t>> names_;
   std::map<std::pair<RequestId, int32_t>, SequenceId> ids_;

@@ -2,16 +2,19 @@
 // steps. All methods are thread-safe and none blocks on the device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "polysil/base/check.h"
 #include "polysil/base/status.h"
 #include "polysil/core/kv_event.h"
 #include "polysil/core/request.h"
 #include "polysil/core/step.h"
+#include "polysil/engine/latency.h"
 
 namespace polysil {
 
@@ -37,6 +40,7 @@ struct SequenceOutput {
   std::optional<FinishReason> finish;
   Status status;                     // not OK with kError
   int32_t prompt_tokens_cached = 0;  // taken from the prefix cache instead of computed
+  SequenceLatency latency;           // up to this output
 };
 
 // Receives the outputs of one request, on the engine's output thread. Must not block.
@@ -57,7 +61,12 @@ struct Histogram {
   std::vector<uint64_t> counts;  // bounds.size() + 1, not cumulative
   double sum = 0.0;
 
-  void Observe(double value);
+  void Observe(double value) {
+    CHECK(counts.size() == bounds.size() + 1, "{} counts for {} bounds", counts.size(),
+          bounds.size());
+    ++counts[static_cast<size_t>(std::ranges::lower_bound(bounds, value) - bounds.begin())];
+    sum += value;
+  }
 };
 
 struct EngineStats {
