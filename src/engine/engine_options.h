@@ -14,9 +14,11 @@ struct EngineOptions {
   int64_t itl_target_ns = 0;           // between two tokens of a sequence; 0: none
   ServiceWeights weights;              // what is a fair share
   bool prefix_cache = true;
-  // Without progress for so long (a step not back, an input not taken) the engine is not ready.
-  // Must exceed the longest honest step: 512 rows on a slow CPU take several seconds.
-  int64_t stall_ns = 30'000'000'000;
+  // Without progress for so long (a step not moved on, an input not taken, an output not
+  // delivered) the engine is not ready. A step may take as long as it wants: the executor's
+  // heartbeat says that it moves. Must exceed the longest single operation; 256 rows through the
+  // widest matrix of a model of 8 billion weights take two cores half a second.
+  int64_t stall_ns = 1'500'000'000;
 };
 
 struct ModelLimits {

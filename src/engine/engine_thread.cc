@@ -103,6 +103,7 @@ class EngineThread::Runtime final {
         executor_(std::move(executor)) {
     kv_events_.Append(core_.kv_events());
     executor_->SetNotify([this] { Wake([this] { executor_called_ = true; }); });
+    executor_->SetHeartbeat([this] { watch_.Beat(clock_.NowNs()); });
     engine_ = std::thread([this] { RunEngine(); });
     output_ = std::thread([this] { RunOutput(); });
   }

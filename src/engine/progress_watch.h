@@ -20,10 +20,11 @@ class ProgressWatch final {
       int64_t idle = kIdle;
       since_ns_.compare_exchange_strong(idle, now_ns, std::memory_order_relaxed);
     }
+    int64_t since_ns() const { return since_ns_.load(std::memory_order_relaxed); }
     void End() { since_ns_.store(kIdle, std::memory_order_relaxed); }
     bool IsOlderThan(int64_t age_ns, int64_t now_ns) const {
-      const int64_t since_ns = since_ns_.load(std::memory_order_relaxed);
-      return since_ns != kIdle && now_ns - since_ns > age_ns;
+      const int64_t since = since_ns();
+      return since != kIdle && now_ns - since > age_ns;
     }
 
    private:
@@ -37,13 +38,18 @@ class ProgressWatch final {
   Mark& tick() { return tick_; }
   Mark& inbox() { return inbox_; }
   Mark& delivery() { return delivery_; }
+  // The executor has done a part of the step that it works on.
+  void Beat(int64_t now_ns) { beat_ns_.store(now_ns, std::memory_order_relaxed); }
 
   // What is stuck, as a sentence; empty: nothing.
   std::string Stall(int64_t now_ns) const;
 
  private:
   const int64_t stall_ns_;
+  bool StepIsStuck(int64_t now_ns) const;
+
   Mark step_;      // a step is with the executor, and none has come back since
+  std::atomic<int64_t> beat_ns_{INT64_MIN};
   Mark tick_;      // the engine thread works
   Mark inbox_;     // an input waits for the engine thread
   Mark delivery_;  // the output thread is inside a sink

@@ -56,5 +56,8 @@ std::optional<StepResult> LocalExecutor::Poll() {
 void LocalExecutor::SetNotify(std::function<void()> notify) {
   worker_->SetNotify(std::move(notify));
 }
+void LocalExecutor::SetHeartbeat(std::function<void()> beat) {
+  worker_->SetHeartbeat(std::move(beat));
+}
 
 }  // namespace polysil

@@ -42,6 +42,7 @@ class LocalExecutor final : public Executor {
   void Submit(ScheduledStep step) override;
   std::optional<StepResult> Poll() override;
   void SetNotify(std::function<void()> notify) override;
+  void SetHeartbeat(std::function<void()> beat) override;
 
  private:
   LocalExecutor(const LocalExecutorOptions& options, const KvLayout& kv_layout,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,6 +43,9 @@ class ModelRunner final {
   // Never throws. A result that is not OK leaves every sequence of the step as it was before, but
   // for the step's `ended` and `started`.
   StepResult Run(const ScheduledStep& step);
+
+  // Called within Run after each operation. Set before the first Run.
+  void SetHeartbeat(std::function<void()> beat) { decoder_->SetHeartbeat(std::move(beat)); }
 
  private:
   struct Sequence {

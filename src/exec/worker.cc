@@ -31,6 +31,10 @@ void Worker::SetNotify(std::function<void()> notify) {
   notify_ = std::move(notify);
 }
 
+void Worker::SetHeartbeat(std::function<void()> beat) {
+  runner_->SetHeartbeat(std::move(beat));
+}
+
 void Worker::Loop(const std::string& name) {
   SetThreadName(name);
   while (std::optional<ScheduledStep> step = steps_.Pop()) {

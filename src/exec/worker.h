@@ -29,6 +29,8 @@ class Worker final {
   std::optional<StepResult> Poll();
   // Called on the worker's thread after each result. Set before the first Submit.
   void SetNotify(std::function<void()> notify);
+  // Called on the worker's thread after each operation of a step. Likewise.
+  void SetHeartbeat(std::function<void()> beat);
 
  private:
   void Loop(const std::string& name);

@@ -142,6 +142,7 @@ std::span<const float> Decoder::Logits(std::span<const int32_t> rows) {
                             .out = logits_,
                             .out_stride = spec_.vocab_size};
   ops_.Linear(logit_inputs_, count, spec_.hidden_size, {&target, 1});
+  Beat();
   if (spec_.logit_softcap > 0.0F) {
     ops_.SoftCap(logits_, spec_.logit_softcap, count * spec_.vocab_size);
   }
@@ -165,6 +166,7 @@ void Decoder::Attention(const DecoderBatch& batch, int32_t layer_index) {
       {.weight = layer.v.get(), .bias = layer.v_bias, .out = v_, .out_stride = kv_size},
   }};
   ops_.Linear(normed_, rows, spec_.hidden_size, targets);
+  Beat();
   if (spec_.qk_norm) {
     Norm(q_, layer.q_norm, rows * spec_.q_heads, spec_.head_size, q_);
     Norm(k_, layer.k_norm, rows * spec_.kv_heads, spec_.head_size, k_);
@@ -183,6 +185,7 @@ void Decoder::Attention(const DecoderBatch& batch, int32_t layer_index) {
                   .scale = spec_.attention_scale,
                   .softcap = spec_.attention_softcap,
                   .window = spec.window});
+  Beat();
   AddProduct(attended_, rows, *layer.attention_output, layer.attention_output_bias,
              layer.post_attention_norm);
 }
@@ -196,6 +199,7 @@ void Decoder::Ffn(int64_t rows, int32_t layer_index) {
       {.weight = layer.up.get(), .bias = layer.up_bias, .out = up_, .out_stride = ffn},
   }};
   ops_.Linear(normed_, rows, spec_.hidden_size, targets);
+  Beat();
   ops_.GatedActivation(spec_.activation, gate_, up_, rows, ffn, gate_);
   AddProduct(gate_, rows, *layer.down, layer.down_bias, layer.post_ffn_norm);
 }
@@ -207,10 +211,12 @@ void Decoder::AddProduct(const float* x, int64_t rows, const WeightMatrix& weigh
     target.out = hidden_;
     target.accumulate = true;
     ops_.Linear(x, rows, weight.cols(), {&target, 1});
+    Beat();
     return;
   }
   target.out = product_;
   ops_.Linear(x, rows, weight.cols(), {&target, 1});
+  Beat();
   Norm(product_, post_norm, rows, spec_.hidden_size, product_);
   ops_.Add(hidden_, product_, rows * spec_.hidden_size);
 }

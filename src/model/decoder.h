@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/checkpoint.h"
@@ -45,6 +47,9 @@ class Decoder final {
   const ModelSpec& spec() const { return spec_; }
   const DecoderOptions& options() const { return options_; }
 
+  // Called after each operation that may take long.
+  void SetHeartbeat(std::function<void()> beat) { beat_ = std::move(beat); }
+
   // At most options().tokens_max rows. No allocation.
   void Forward(const DecoderBatch& batch);
   // The residual stream after the last layer of the last Forward: [rows, hidden_size].
@@ -77,6 +82,10 @@ class Decoder final {
   Status LoadVectors(Device& device, const ModelWeights& weights);
   Status AllocateActivations(Device& device);
 
+  // An operation is done.
+  void Beat() const {
+    if (beat_) beat_();
+  }
   void Norm(const float* x, const float* weight, int64_t rows, int64_t cols, float* out);
   void Attention(const DecoderBatch& batch, int32_t layer_index);
   void Ffn(int64_t rows, int32_t layer_index);
@@ -87,6 +96,7 @@ class Decoder final {
   Ops& ops_;
   const ModelSpec spec_;
   const DecoderOptions options_;
+  std::function<void()> beat_;
   std::unique_ptr<WeightMatrix> embedding_;
   std::unique_ptr<WeightMatrix> output_;  // null: tied
   const float* output_norm_ = nullptr;

@@ -63,6 +63,7 @@ class SimExecutor final : public Executor {
   void Submit(ScheduledStep step) override;
   std::optional<StepResult> Poll() override;
   void SetNotify(std::function<void()> notify) override { notify_ = std::move(notify); }
+  void SetHeartbeat(std::function<void()>) override {}  // a step is done at once, when it is due
 
   // When Poll has the next result; absent: no step is in flight.
   std::optional<int64_t> next_result_ns() const;

@@ -16,7 +16,7 @@ TEST(EngineReadiness, IsNotReadyWhileAStepDoesNotComeBack) {
   EXPECT_TRUE(parts.engine->Readiness().ready);
   parts.clock.Advance(1);
   EXPECT_FALSE(parts.engine->Readiness().ready);
-  EXPECT_NE(parts.engine->Readiness().reason.find("has not returned a step for more than 2 s"),
+  EXPECT_NE(parts.engine->Readiness().reason.find("no progress with a step for more than 2 s"),
             std::string::npos);
   const auto refused = parts.engine->Submit(Prompt(4, 2), std::make_shared<Collector>());
   EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
@@ -32,6 +32,55 @@ TEST(EngineReadiness, IsNotReadyWhileAStepDoesNotComeBack) {
   WaitUntil([&] { return parts.engine->Readiness().ready; });
 }
 
+// A step that takes minutes is no stall as long as the executor says that it moves.
+TEST(EngineReadiness, IsReadyWhileALongStepMoves) {
+  Parts parts({}, true);
+  const auto sink = parts.Submit(Prompt(4, 1));
+  parts.executor->WaitForStep();
+  for (int32_t i = 0; i < 300; ++i) {
+    parts.clock.Advance(kSecond);
+    parts.executor->Beat();
+    // The engine's thread may still be on its way out of the tick.
+    WaitUntil([&] { return parts.engine->Readiness().ready; });
+  }
+  // Without a word for two seconds it is stuck, and when it moves again it is not.
+  parts.clock.Advance(2 * kSecond);
+  EXPECT_FALSE(parts.engine->Readiness().ready);
+  parts.executor->Beat();
+  EXPECT_TRUE(parts.engine->Readiness().ready);
+  parts.executor->RunOne();
+  sink->WaitForEnd();
+  parts.ExpectNothingLeft();
+  // What it said last does not count against it when it has nothing to do.
+  parts.clock.Advance(1000 * kSecond);
+  WaitUntil([&] { return parts.engine->Readiness().ready; });
+}
+
+// OPS-07: the clock of the engine may stand still or leap (a machine that was suspended), though it
+// never goes back. Nothing times out that has no deadline, and readiness is as it was after the
+// next sign of life.
+TEST(EngineReadiness, ALeapOfTheClockPasses) {
+  Parts parts({}, true);
+  parts.clock.Advance(3600 * kSecond);
+  EXPECT_TRUE(parts.engine->Readiness().ready);
+  const auto sink = parts.Submit(Prompt(4, 3));
+  parts.executor->RunOne();
+  sink->WaitForTokens(1);
+  parts.executor->WaitForStep();
+  parts.clock.Advance(3600 * kSecond);
+  EXPECT_FALSE(parts.engine->Readiness().ready);
+  parts.executor->RunOne();
+  sink->WaitForTokens(2);
+  WaitUntil([&] { return parts.engine->Readiness().ready; });
+  // Standing still: no time passes between steps.
+  parts.executor->RunOne();
+  sink->WaitForEnd();
+  EXPECT_EQ(sink->finish(), FinishReason::kLength);
+  parts.ExpectNothingLeft();
+  EXPECT_GE(parts.engine->RetryAfterSeconds(), 1);
+  EXPECT_EQ(parts.engine->Stats().requests_deadline, 0U);
+}
+
 // An executor whose Submit blocks, and with it the engine thread.
 class BlockingExecutor final : public Executor {
  public:
@@ -45,6 +94,7 @@ class BlockingExecutor final : public Executor {
   }
   std::optional<StepResult> Poll() override { return std::nullopt; }
   void SetNotify(std::function<void()>) override {}
+  void SetHeartbeat(std::function<void()>) override {}
 
   std::latch inside{1};
   std::latch let_go{1};
@@ -114,6 +164,7 @@ TEST(EngineReadiness, ASlowSinkHoldsUpNeitherEngineNorMemory) {
   EXPECT_NE(parts.engine->Readiness().reason.find("sink has blocked"), std::string::npos);
   stuck->let_go.count_down();
   other->WaitForEnd();
+  WaitUntil([&] { return parts.engine->Readiness().ready; });
   parts.ExpectNothingLeft();
   // What had piled up came as one.
   EXPECT_EQ(stuck->outputs, 2);

@@ -89,7 +89,7 @@ TEST(ProgressWatch, NamesWhatIsStuck) {
   EXPECT_EQ(watch.Stall(100 * kSecond), "");
   watch.step().Begin(10 * kSecond);
   EXPECT_EQ(watch.Stall(12 * kSecond), "");
-  EXPECT_NE(watch.Stall(12 * kSecond + 1).find("has not returned a step"), std::string::npos);
+  EXPECT_NE(watch.Stall(12 * kSecond + 1).find("no progress with a step"), std::string::npos);
   watch.step().End();
   watch.inbox().BeginIfIdle(20 * kSecond);
   watch.inbox().BeginIfIdle(22 * kSecond);

@@ -343,6 +343,10 @@ class FakeExecutor final : public Executor {
     return result;
   }
   void SetNotify(std::function<void()> notify) override { notify_ = std::move(notify); }
+  void SetHeartbeat(std::function<void()> beat) override { beat_ = std::move(beat); }
+
+  // A part of the step at hand is done.
+  void Beat() { beat_(); }
 
   // For `manual`: waits for a submitted step, runs it, reports it.
   void RunOne(const FakeFaults& faults = {}) {
@@ -392,6 +396,7 @@ class FakeExecutor final : public Executor {
   const NumericClass numeric_class_{"fake"};
   const bool manual_;
   std::function<void()> notify_;
+  std::function<void()> beat_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   FakeDevice device_;

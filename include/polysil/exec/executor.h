@@ -30,6 +30,10 @@ class Executor {
   virtual std::optional<StepResult> Poll() = 0;
   // Called from any thread whenever Poll may have something new. Set before the first Submit.
   virtual void SetNotify(std::function<void()> notify) = 0;
+  // Called from any thread while a step is being worked on, each time some of it is done: whoever
+  // has heard nothing for long knows that it is stuck, however long a step may take. Cheap. Set
+  // before the first Submit. An executor whose steps are short need not call it.
+  virtual void SetHeartbeat(std::function<void()> beat) = 0;
 };
 
 }  // namespace polysil
