@@ -93,6 +93,7 @@ StepResult ModelRunner::Run(const ScheduledStep& step) {
     if (result.status.ok()) result.status = Compute(step, result);
   } catch (const std::exception& e) {
     result.status = Internal("step {} failed: {}", step.step_id, e.what());
+    EndSequencesOf(step, result.status);
   }
   if (!result.status.ok()) result.sequences.clear();
   result.duration_ns = clock_.NowNs() - begin_ns;
@@ -117,6 +118,14 @@ void ModelRunner::Start(const SequenceStart& start) {
   if (HasPenalty(request.sampling)) sequence.counts.emplace(request.prompt);
   if (request.sampling.prompt_logprobs) sequence.prompt_logprobs.resize(request.prompt.size());
   sequences_.insert_or_assign(start.id, std::move(sequence));
+}
+
+// Nothing is known of what the step has written.
+void ModelRunner::EndSequencesOf(const ScheduledStep& step, const Status& reason) {
+  for (const ScheduledSequence& scheduled : step.sequences) {
+    const auto found = sequences_.find(scheduled.id);
+    if (found != sequences_.end()) found->second.refused = reason;
+  }
 }
 
 // What the engine must not do; a step that breaks it fails as a whole, with nothing changed.
@@ -167,6 +176,8 @@ Status ModelRunner::CheckSequence(const ScheduledSequence& scheduled,
                                   const Sequence& sequence) const {
   const auto known = static_cast<int64_t>(sequence.tokens.size());
   const int64_t end = int64_t{scheduled.tokens_computed} + scheduled.tokens;
+  // The engine did not know, when it built this step, that the token before would never come.
+  if (!sequence.refused.ok() && scheduled.tokens > 0) return OkStatus();
   if (scheduled.tokens_computed < 0 || scheduled.tokens < 1 || end > known) {
     return Internal("sequence {} is to compute positions [{}, {}), but has {} tokens",
                     scheduled.id.value, scheduled.tokens_computed, end, known);
@@ -194,19 +205,14 @@ Status ModelRunner::Compute(const ScheduledStep& step, StepResult& result) {
   RunCopies(step);
   if (step.sequences.empty()) return OkStatus();
   batch_.clear();
-  try {
-    ExtendBlocks(step);
-    BuildBatch(step, result);
-    if (!tokens_.empty()) {
-      decoder_->Forward(
-          {.tokens = tokens_, .positions = positions_, .sequences = attention_, .pool = &kv_pool_});
-      RunLogitRows(result);
-    }
-    Finish(step, result);
-  } catch (...) {
-    TakeBackBlocks(step);
-    throw;
+  ExtendBlocks(step);
+  BuildBatch(step, result);
+  if (!tokens_.empty()) {
+    decoder_->Forward(
+        {.tokens = tokens_, .positions = positions_, .sequences = attention_, .pool = &kv_pool_});
+    RunLogitRows(result);
   }
+  Finish(step, result);
   return OkStatus();
 }
 
@@ -229,14 +235,6 @@ void ModelRunner::ExtendBlocks(const ScheduledStep& step) {
     sequence.blocks.insert(sequence.blocks.end(), scheduled.blocks_new.begin(),
                            scheduled.blocks_new.end());
     batch_.push_back(&sequence);
-  }
-}
-
-// So that the same step could be sent again.
-void ModelRunner::TakeBackBlocks(const ScheduledStep& step) {
-  for (size_t i = 0; i < batch_.size(); ++i) {
-    std::vector<BlockId>& blocks = batch_[i]->blocks;
-    blocks.resize(blocks.size() - step.sequences[i].blocks_new.size());
   }
 }
 
@@ -333,6 +331,7 @@ void ModelRunner::Finish(const ScheduledStep& step, StepResult& result) {
     if (!out.status.ok()) {
       out.token.reset();
       out.logprobs.reset();
+      sequence.refused = out.status;
     }
     if (out.token && sequence.tokens.size() == sequence.tokens.capacity()) {
       sequence.tokens.reserve(2 * sequence.tokens.size());

@@ -40,8 +40,9 @@ class ModelRunner final {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  // Never throws. A result that is not OK leaves every sequence of the step as it was before, but
-  // for the step's `ended` and `started`.
+  // Never throws. A step that breaks the protocol changes nothing but by its `ended` and `started`.
+  // Of a step that failed while it ran, and of a row that failed, no sequence can go on: where
+  // later steps run it, because they were on their way, its rows fail alone.
   StepResult Run(const ScheduledStep& step);
 
   // Called within Run after each operation. Set before the first Run.
@@ -50,7 +51,7 @@ class ModelRunner final {
  private:
   struct Sequence {
     SequenceStart start;
-    Status refused;                     // why no row of it can run: values out of range
+    Status refused;  // why no row of it can run: values out of range, or one failed before
     std::vector<TokenId> tokens;        // prompt and output, as far as known
     std::vector<BlockId> blocks;        // covers the positions computed
     std::optional<TokenCounts> counts;  // where a penalty is set
@@ -72,13 +73,13 @@ class ModelRunner final {
 
   void Apply(const ScheduledStep& step);
   void Start(const SequenceStart& start);
+  void EndSequencesOf(const ScheduledStep& step, const Status& reason);
   Status CheckStep(const ScheduledStep& step) const;
   Status CheckCopy(const KvCopy& copy) const;
   Status CheckSequence(const ScheduledSequence& scheduled, const Sequence& sequence) const;
   void RunCopies(const ScheduledStep& step);
   std::byte* BytesOf(const KvPlace& place);
   void ExtendBlocks(const ScheduledStep& step);
-  void TakeBackBlocks(const ScheduledStep& step);
   Status Compute(const ScheduledStep& step, StepResult& result);
   void BuildBatch(const ScheduledStep& step, StepResult& result);
   void WantLogits(const ScheduledSequence& scheduled, const Sequence& sequence, int32_t row_begin,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -251,12 +252,13 @@ TEST_F(LocalExecutorTest, RefusesWhatCannotRun) {
   EXPECT_FALSE(create({.limits = {.steps_in_flight_max = 0}, .kv_blocks = 1}).ok());
 }
 
-// A NaN in the embedding of one rare token: the request that uses it fails, its neighbours do not.
-TEST_F(LocalExecutorTest, ARowThatIsNotFiniteFailsAlone) {
-  constexpr TokenId kPoisoned = 300;
-  const std::string path = ::testing::TempDir() + "polysil_nan_model.gguf";
-  std::string file = golden::ReadFile(DataPath("llama-mixed.gguf"));
-  {
+// llama-mixed.gguf with a NaN in the embedding of one rare token.
+constexpr TokenId kPoisoned = 300;
+
+class PoisonedModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string file = golden::ReadFile(DataPath("llama-mixed.gguf"));
     const std::unique_ptr<Checkpoint> sound = Open(DataPath("llama-mixed.gguf"));
     const HostTensor& embedding = sound->weights().embedding;
     ASSERT_EQ(embedding.dtype, DType::kQ8_0);
@@ -266,18 +268,25 @@ TEST_F(LocalExecutorTest, ARowThatIsNotFiniteFailsAlone) {
     const size_t place = file.find(row);
     ASSERT_NE(place, std::string::npos);
     file[place + 1] = '\x7e';  // the first block's scale: 0x7e.. is NaN in float16
+    std::ofstream(path_, std::ios::binary) << file;
+    checkpoint_ = Open(path_);
   }
-  std::ofstream(path, std::ios::binary) << file;
-  const std::unique_ptr<Checkpoint> checkpoint = Open(path);
-  const std::vector<golden::Prompt> prompts =
-      golden::ReadPrompts(DataPath("llama-mixed.golden.json"));
+  ~PoisonedModel() override { std::filesystem::remove(path_); }
+
+  const std::string path_ = ::testing::TempDir() + "polysil_nan_model.gguf";
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::vector<golden::Prompt> prompts_ = golden::ReadPrompts(DataPath("llama-mixed.golden.json"));
+};
+
+// The request that uses it fails, its neighbours do not.
+TEST_F(PoisonedModel, ARowThatIsNotFiniteFailsAlone) {
   for (const CpuActivations activations : {CpuActivations::kF32, CpuActivations::kQ8}) {
-    ExecutorDriver driver(*checkpoint, {.activations = activations});
-    DrivenSequence alone = driver.Add(Greedy(prompts[1].prompt_ids));
+    ExecutorDriver driver(*checkpoint_, {.activations = activations});
+    DrivenSequence alone = driver.Add(Greedy(prompts_[1].prompt_ids));
     driver.Generate(alone, 20);
     ASSERT_TRUE(alone.status.ok()) << alone.status;
     DrivenSequence poisoned = driver.Add(Greedy({512, 5, kPoisoned, 6}));
-    DrivenSequence neighbour = driver.Add(Greedy(prompts[1].prompt_ids));
+    DrivenSequence neighbour = driver.Add(Greedy(prompts_[1].prompt_ids));
     const StepResult result =
         driver.Step({{&poisoned, poisoned.rows_left()}, {&neighbour, neighbour.rows_left()}});
     EXPECT_TRUE(result.status.ok());
@@ -288,7 +297,67 @@ TEST_F(LocalExecutorTest, ARowThatIsNotFiniteFailsAlone) {
     EXPECT_EQ(neighbour.output(), alone.output());
     EXPECT_TRUE(neighbour.logprobs == alone.logprobs);
   }
-  std::filesystem::remove(path);
+}
+
+// Steps that were on their way when a row failed run it once more, with a token that never came.
+TEST_F(PoisonedModel, RowsThatFollowAFailedOneFailAlone) {
+  constexpr int32_t kSteps = 4;
+  ExecutorDriver driver(*checkpoint_, {});
+  DrivenSequence alone = driver.Add(Greedy(prompts_[1].prompt_ids));
+  driver.Generate(alone, kSteps);
+  auto executor = LocalExecutor::Create(
+      golden::CpuDevice(CpuActivations::kF32), *checkpoint_,
+      {.limits = {.steps_in_flight_max = kSteps}, .kv_blocks = 64, .kv_dtype = DType::kF32});
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const std::vector<std::vector<TokenId>> prompts = {{512, 5, kPoisoned, 6},
+                                                     prompts_[1].prompt_ids};
+  for (int32_t i = 0; i < kSteps; ++i) {
+    ScheduledStep step{.step_id = i + 1};
+    for (uint64_t s = 0; s < prompts.size(); ++s) {
+      const auto prompt_tokens = static_cast<int32_t>(prompts[s].size());
+      ScheduledSequence scheduled{.id = {s + 1}, .sample = true};
+      if (i == 0) {
+        step.started.push_back(
+            {.id = {s + 1}, .request = std::make_shared<const Request>(Greedy(prompts[s]))});
+        scheduled.blocks_replaced = true;
+        for (int32_t block = 0; block < 8; ++block) {
+          scheduled.blocks_new.push_back({block * 2 + static_cast<int32_t>(s)});
+        }
+      }
+      scheduled.tokens_computed = i == 0 ? 0 : prompt_tokens + i - 1;
+      scheduled.tokens = i == 0 ? prompt_tokens : 1;
+      step.sequences.push_back(scheduled);
+    }
+    (*executor)->Submit(std::move(step));
+  }
+  for (int32_t i = 0; i < kSteps; ++i) {
+    std::optional<StepResult> result;
+    while (!(result = (*executor)->Poll())) std::this_thread::yield();
+    ASSERT_TRUE(result->status.ok()) << result->status;
+    EXPECT_EQ(result->sequences[0].status.code(), StatusCode::kInternal);
+    EXPECT_FALSE(result->sequences[0].token.has_value());
+    EXPECT_EQ(result->sequences[1].token, alone.output()[static_cast<size_t>(i)]);
+  }
+}
+
+// A sign of life for each operation, on the thread that works.
+TEST_F(LocalExecutorTest, AStepTellsThatItMoves) {
+  auto executor = LocalExecutor::Create(golden::CpuDevice(CpuActivations::kF32), *checkpoint_,
+                                        {.limits = {.tokens_max = 64}, .kv_blocks = 64});
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  std::atomic<int32_t> beats = 0;
+  (*executor)->SetHeartbeat([&] { ++beats; });
+  ScheduledStep step{.step_id = 1};
+  step.started = {
+      {.id = {1}, .request = std::make_shared<const Request>(Greedy(prompts_[1].prompt_ids))}};
+  ScheduledSequence scheduled{.id = {1}, .blocks_replaced = true, .sample = true};
+  scheduled.tokens = static_cast<int32_t>(prompts_[1].prompt_ids.size());
+  for (int32_t block = 0; block < 8; ++block) scheduled.blocks_new.push_back({block});
+  step.sequences = {scheduled};
+  (*executor)->Submit(std::move(step));
+  while (!(*executor)->Poll()) std::this_thread::yield();
+  // Products and attention of each layer, and the logits.
+  EXPECT_EQ(beats, checkpoint_->spec().layer_count() * 5 + 1);
 }
 
 }  // namespace
