@@ -2,6 +2,7 @@
 // (http_connection) and the endpoints (routes, generation), which know no sockets.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +19,8 @@ struct HttpRequest {
   std::string path;  // decoded, without the query
   std::string body;
   Caller caller;
+  std::string id;                     // what the log calls it by
+  int64_t age_ns = 0;                 // since its first byte came
   std::shared_ptr<void> body_charge;  // what the body holds of the gateway's budget while it lives
 };
 
@@ -44,6 +47,9 @@ class Exchange {
   virtual void BeginStream(std::string_view content_type) = 0;
   virtual void Write(std::string_view bytes) = 0;
   virtual void EndStream() = 0;
+  // Runs `task` on the connection's thread, once, when all that was written so far is with the
+  // network or the client has gone; at once if that is so. Also after Reply and EndStream.
+  virtual void WhenSent(std::function<void()> task) = 0;
 };
 
 }  // namespace polysil

@@ -11,6 +11,7 @@ Generation::Generation(TextService& service, std::shared_ptr<Exchange> exchange,
     : service_(service),
       exchange_(std::move(exchange)),
       call_(std::move(call.call)),
+      ledger_(call_.ledger),
       form_(call.form),
       reply_(form_, std::move(identity), call_.sequences) {}
 
@@ -55,6 +56,7 @@ void Generation::OnDelta(TextDelta delta) {
 void Generation::OnEnd(TextEnd end) {
   std::lock_guard lock(mutex_);
   handle_.reset();
+  if (gone_) return ledger_->Close();
   end_ = std::move(end);
   PostDrain();
 }
@@ -86,29 +88,38 @@ void Generation::Write(std::vector<TextDelta> deltas) {
   std::string events;
   for (const TextDelta& delta : deltas) events += reply_.Events(delta);
   if (events.empty()) return;
-  if (!std::exchange(stream_begun_, true)) exchange_->BeginStream("text/event-stream");
+  const bool first = !std::exchange(stream_begun_, true);
+  if (first) exchange_->BeginStream("text/event-stream");
   exchange_->Write(events);
+  if (first) exchange_->WhenSent([ledger = ledger_] { ledger->OnFirstTokenSent(); });
 }
 
 void Generation::Finish(const TextEnd& end) {
   if (!end.status.ok()) {
-    Fail(end.status);
-  } else if (!form_.stream) {
-    exchange_->Reply({.body = reply_.Whole(end.usage)});
+    return Fail(end.status);
+  }
+  if (!form_.stream) {
+    exchange_->Reply({.body = reply_.Whole(end.usage, ledger_->latency())});
   } else {
-    exchange_->Write(reply_.LastEvents(end.usage));
+    exchange_->Write(reply_.LastEvents(end.usage, ledger_->latency()));
     exchange_->EndStream();
   }
+  CloseLedger();
 }
 
 // After the first byte the failure is an event, and no end mark follows.
 void Generation::Fail(const Status& status) {
   if (!stream_begun_) {
     exchange_->Reply(ErrorReply(status, service_.RetryAfterSeconds()));
-    return;
+  } else {
+    exchange_->Write("data: " + ErrorJson(status) + "\n\n");
+    exchange_->EndStream();
   }
-  exchange_->Write("data: " + ErrorJson(status) + "\n\n");
-  exchange_->EndStream();
+  CloseLedger();
+}
+
+void Generation::CloseLedger() {
+  exchange_->WhenSent([ledger = ledger_] { ledger->Close(); });
 }
 
 }  // namespace polysil

@@ -12,6 +12,7 @@
 #include "gateway/exchange.h"
 #include "gateway/openai_call.h"
 #include "gateway/openai_reply.h"
+#include "session/call_ledger.h"
 #include "session/text_call.h"
 #include "session/text_service.h"
 
@@ -19,6 +20,7 @@ namespace polysil {
 
 class Generation final : public TextSink, public std::enable_shared_from_this<Generation> {
  public:
+  // The call comes with its ledger.
   Generation(TextService& service, std::shared_ptr<Exchange> exchange, OpenAiCall call,
              ReplyIdentity identity);
 
@@ -37,10 +39,13 @@ class Generation final : public TextSink, public std::enable_shared_from_this<Ge
   void Write(std::vector<TextDelta> deltas);
   void Finish(const TextEnd& end);
   void Fail(const Status& status);
+  // When the answer is out.
+  void CloseLedger();
 
   TextService& service_;
   const std::shared_ptr<Exchange> exchange_;
   TextCall call_;
+  const std::shared_ptr<CallLedger> ledger_;
   const AnswerForm form_;
   OpenAiReply reply_;          // connection's thread
   bool stream_begun_ = false;  // connection's thread

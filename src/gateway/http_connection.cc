@@ -84,6 +84,11 @@ class HttpConnection::ConnectionExchange final
     if (const auto connection = Current()) connection->EndStream();
   }
 
+  void WhenSent(std::function<void()> task) override {
+    const std::shared_ptr<HttpConnection> connection = connection_.lock();
+    connection != nullptr ? connection->WhenSent(std::move(task)) : task();
+  }
+
   // The answer is complete, or (`cut`) never will be.
   void End(bool cut) {
     std::function<void()> gone;
@@ -337,6 +342,8 @@ void HttpConnection::Dispatch() {
                       .path = path_,
                       .body = std::move(parser_->request->get().body()),
                       .caller = parser_->CallerOf(),
+                      .id = request_id_,
+                      .age_ns = std::chrono::nanoseconds(Clock::now() - request_begun_).count(),
                       .body_charge = std::move(parser_->charge)};
   parser_->End();
   exchange_ = std::make_shared<ConnectionExchange>(weak_from_this());
@@ -458,7 +465,17 @@ void HttpConnection::OnWrite(ErrorCode error, size_t bytes) {
     return;
   }
   ClearDeadline();
+  RunSentTasks();
   if (exchange_ == nullptr) OnFlushed();
+}
+
+void HttpConnection::WhenSent(std::function<void()> task) {
+  sent_tasks_.push_back(std::move(task));
+  if (closed_ || UnsentBytes() == 0) RunSentTasks();
+}
+
+void HttpConnection::RunSentTasks() {
+  for (const std::function<void()>& task : std::exchange(sent_tasks_, {})) task();
 }
 
 // All answers so far are with the client.
@@ -496,6 +513,7 @@ void HttpConnection::Close() {
   socket_.close(ignored);
   timer_.cancel();
   parser_->End();
+  RunSentTasks();
   std::lock_guard lock(shared_->mutex);
   shared_->open.erase(key_);
   shared_->changed.notify_all();

@@ -12,11 +12,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gateway/exchange.h"
 #include "gateway/http_gateway.h"
@@ -82,6 +84,8 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void Queue(std::string bytes);
   void WriteSome();
   void OnWrite(ErrorCode error, size_t bytes);
+  void WhenSent(std::function<void()> task);
+  void RunSentTasks();
   void OnFlushed();
   void Linger();
   void Close();
@@ -116,6 +120,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   std::string out_;      // to be written next
   std::string writing_;  // being written
   size_t writing_offset_ = 0;
+  std::vector<std::function<void()>> sent_tasks_;  // for when nothing is unsent
   bool write_active_ = false;
   bool write_posted_ = false;
   bool close_when_flushed_ = false;

@@ -30,9 +30,7 @@ MetricFamily Counter(std::string name, std::string help, uint64_t value) {
   return family;
 }
 
-MetricFamily Seconds(std::string name, std::string help, const Histogram& histogram) {
-  MetricFamily family = Family(std::move(name), std::move(help), MetricType::Histogram);
-  ClientMetric::Histogram& out = family.metric.emplace_back().histogram;
+void AddHistogram(const Histogram& histogram, ClientMetric::Histogram& out) {
   for (size_t i = 0; i < histogram.counts.size(); ++i) {
     out.sample_count += histogram.counts[i];
     const bool last = i >= histogram.bounds.size();
@@ -40,6 +38,24 @@ MetricFamily Seconds(std::string name, std::string help, const Histogram& histog
         {out.sample_count, last ? std::numeric_limits<double>::infinity() : histogram.bounds[i]});
   }
   out.sample_sum = histogram.sum;
+}
+
+MetricFamily Seconds(std::string name, std::string help, const Histogram& histogram) {
+  MetricFamily family = Family(std::move(name), std::move(help), MetricType::Histogram);
+  AddHistogram(histogram, family.metric.emplace_back().histogram);
+  return family;
+}
+
+MetricFamily Segments(const LatencyTotals::Histograms& segments) {
+  MetricFamily family =
+      Family("polysil_request_segment_seconds",
+             "Where the time of a request went; the segments of one sum to its duration.",
+             MetricType::Histogram);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label.push_back({"segment", std::string(Name(static_cast<LatencySegment>(i)))});
+    AddHistogram(segments[i], metric.histogram);
+  }
   return family;
 }
 
@@ -60,7 +76,7 @@ MetricFamily Outcomes(const EngineStats& stats) {
 
 }  // namespace
 
-std::string MetricsPage(const EngineStats& stats) {
+std::string MetricsPage(const EngineStats& stats, const LatencyTotals::Histograms& segments) {
   const std::vector<MetricFamily> families = {
       Gauge("polysil_requests_running", "Requests that the scheduler runs now.",
             stats.requests_running),
@@ -98,8 +114,8 @@ std::string MetricsPage(const EngineStats& stats) {
               stats.inter_token_latency_s),
       Seconds("polysil_request_duration_seconds", "From submission to the end.",
               stats.request_duration_s),
-      Seconds("polysil_step_duration_seconds", "Of one step on the device.",
-              stats.step_duration_s)};
+      Seconds("polysil_step_duration_seconds", "Of one step on the device.", stats.step_duration_s),
+      Segments(segments)};
   return prometheus::TextSerializer().Serializer::Serialize(families);
 }
 

@@ -127,18 +127,26 @@ void ReadRetention(FieldReader& fields, std::vector<KeepPrefix>& keep) {
   }
 }
 
+// It is part of the usage.
+void CheckLatencyShown(FieldReader& fields, const AnswerForm& form) {
+  if (form.return_latency && form.stream && !form.include_usage) {
+    fields.Refuse("return_latency", "with stream needs stream_options.include_usage");
+  }
+}
+
 void ReadStreaming(FieldReader& fields, AnswerForm& form) {
   form.stream = fields.Bool("stream").value_or(false);
   boost::json::object* options = fields.Object("stream_options");
-  if (options == nullptr) return;
+  form.return_latency = fields.Bool("return_latency").value_or(false);
+  if (options == nullptr) return CheckLatencyShown(fields, form);
   if (!form.stream) fields.Refuse("stream_options", "is only allowed with stream: true");
   const boost::json::value* usage = options->if_contains("include_usage");
-  if (usage == nullptr || usage->is_null()) return;
-  if (!usage->is_bool()) {
+  if (usage != nullptr && usage->is_bool()) {
+    form.include_usage = usage->get_bool();
+  } else if (usage != nullptr && !usage->is_null()) {
     fields.Refuse("stream_options.include_usage", "must be true or false");
-    return;
   }
-  form.include_usage = usage->get_bool();
+  CheckLatencyShown(fields, form);
 }
 
 // What both endpoints share.

@@ -17,6 +17,7 @@ struct AnswerForm {
   bool include_usage = false;
   bool logprobs = false;
   bool return_token_ids = false;
+  bool return_latency = false;  // in the usage
 };
 
 struct OpenAiCall {

@@ -86,14 +86,23 @@ void WriteLogprobs(JsonWriter& json, bool chat, std::span<const TextToken> token
   chat ? WriteChatLogprobs(json, tokens) : WriteCompletionLogprobs(json, tokens);
 }
 
-void WriteUsage(JsonWriter& json, const TextUsage& usage) {
+// {"receive": 12000, ...}, and their sum.
+void WriteSegments(JsonWriter& json, const LatencySegments& segments) {
   json.BeginObject();
-  json.Key("prompt_tokens").Int(usage.prompt_tokens);
-  json.Key("completion_tokens").Int(usage.output_tokens);
-  json.Key("total_tokens").Int(usage.prompt_tokens + usage.output_tokens);
-  json.Key("prompt_tokens_details").BeginObject();
-  json.Key("cached_tokens").Int(usage.prompt_tokens_cached);
-  json.EndObject().EndObject();
+  for (size_t i = 0; i < kLatencySegments; ++i) {
+    json.Key(Name(static_cast<LatencySegment>(i))).Int(segments.ns[i]);
+  }
+  json.Key("sum").Int(segments.total_ns()).EndObject();
+}
+
+void WriteLatency(JsonWriter& json, const CallLatency& latency) {
+  json.BeginObject().Key("first_token");
+  WriteSegments(json, latency.first_token);
+  json.Key("total");
+  WriteSegments(json, latency.total);
+  json.Key("prefill_steps").Int(latency.prefill_steps);
+  json.Key("decode_steps").Int(latency.decode_steps);
+  json.Key("preemptions").Int(latency.preemptions).EndObject();
 }
 
 bool IsUtf8(std::string_view bytes) {
@@ -147,14 +156,14 @@ std::string OpenAiReply::Events(const TextDelta& delta) {
   return out;
 }
 
-std::string OpenAiReply::LastEvents(const TextUsage& usage) const {
+std::string OpenAiReply::LastEvents(const TextUsage& usage, const CallLatency& latency) const {
   std::string out;
   if (form_.include_usage) {
     out += "data: ";
     JsonWriter json(out);
     BeginAnswer(json, /*chunk=*/true);
     json.Key("choices").BeginArray().EndArray().Key("usage");
-    WriteUsage(json, usage);
+    WriteUsage(json, usage, latency);
     json.EndObject();
     out += "\n\n";
   }
@@ -175,7 +184,7 @@ void OpenAiReply::Collect(TextDelta delta) {
   if (delta.finish) choice.finish = *delta.finish;
 }
 
-std::string OpenAiReply::Whole(const TextUsage& usage) const {
+std::string OpenAiReply::Whole(const TextUsage& usage, const CallLatency& latency) const {
   std::string out;
   JsonWriter json(out);
   BeginAnswer(json, /*chunk=*/false);
@@ -187,9 +196,25 @@ std::string OpenAiReply::Whole(const TextUsage& usage) const {
     WriteIds(json, *choices_[0].prompt_ids);
   }
   json.Key("usage");
-  WriteUsage(json, usage);
+  WriteUsage(json, usage, latency);
   json.EndObject();
   return out;
+}
+
+void OpenAiReply::WriteUsage(JsonWriter& json, const TextUsage& usage,
+                             const CallLatency& latency) const {
+  json.BeginObject();
+  json.Key("prompt_tokens").Int(usage.prompt_tokens);
+  json.Key("completion_tokens").Int(usage.output_tokens);
+  json.Key("total_tokens").Int(usage.prompt_tokens + usage.output_tokens);
+  json.Key("prompt_tokens_details").BeginObject();
+  json.Key("cached_tokens").Int(usage.prompt_tokens_cached);
+  json.EndObject();
+  if (form_.return_latency) {
+    json.Key("latency_ns");
+    WriteLatency(json, latency);
+  }
+  json.EndObject();
 }
 
 size_t OpenAiReply::ChoiceIndex(const TextDelta& delta) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gateway/openai_call.h"
+#include "session/call_ledger.h"
 #include "session/text_call.h"
 
 namespace polysil {
@@ -36,10 +37,10 @@ class OpenAiReply final {
   // Streaming: the events of this delta, if it shows anything.
   std::string Events(const TextDelta& delta);
   // Streaming: usage where asked, and the end mark.
-  std::string LastEvents(const TextUsage& usage) const;
+  std::string LastEvents(const TextUsage& usage, const CallLatency& latency) const;
   // Not streaming: keep for Whole.
   void Collect(TextDelta delta);
-  std::string Whole(const TextUsage& usage) const;
+  std::string Whole(const TextUsage& usage, const CallLatency& latency) const;
 
  private:
   struct Choice {
@@ -67,6 +68,7 @@ class OpenAiReply final {
   void AppendEvent(size_t index, const ChunkParts& parts, std::string& out) const;
   void WriteChunkChoice(JsonWriter& json, size_t index, const ChunkParts& parts) const;
   void WriteWholeChoice(JsonWriter& json, size_t index) const;
+  void WriteUsage(JsonWriter& json, const TextUsage& usage, const CallLatency& latency) const;
 
   const AnswerForm form_;
   const ReplyIdentity identity_;

@@ -91,7 +91,7 @@ HttpReply Routes::Get(std::string_view path) const {
   if (path == "/health") return {.body = R"({"status":"ok"})"};
   if (path == "/metrics") {
     return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-            .body = MetricsPage(service_.Stats())};
+            .body = MetricsPage(service_.Stats(), service_.LatencyHistograms())};
   }
   if (path == "/v1/models") return Models();
   if (path.starts_with(kModelPath)) return Model(std::string(path.substr(kModelPath.size())));
@@ -125,15 +125,18 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
 
 void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                       bool chat) {
+  std::shared_ptr<CallLedger> ledger = service_.OpenLedger(request.age_ns, request.id);
   StatusOr<boost::json::object> body = ParseBody(request.body);
   StatusOr<OpenAiCall> call = !body.ok() ? body.status()
                               : chat     ? ReadChatCall(*std::move(body))
                                          : ReadCompletionCall(*std::move(body));
   if (!call.ok()) {
     service_.CountRefused();
+    ledger->OnRefused();
     return PostReply(exchange, Refusal(call.status()));
   }
   call->call.caller = request.caller;
+  call->call.ledger = std::move(ledger);
   ReplyIdentity identity = NewIdentity(chat, call->call.model);
   auto generation =
       std::make_shared<Generation>(service_, exchange, *std::move(call), std::move(identity));

@@ -52,21 +52,25 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateStream::Start(
   // Deletes itself in OnDone.
   Reactor* const reactor = new Reactor(stream, context);
   stream->reactor_ = reactor;
+  stream->ledger_ = service.OpenLedger(0, "");
   StatusOr<TextCall> call = ReadGenerateRequest(*request);
   if (!call.ok()) {
     service.CountRefused();
+    stream->ledger_->OnRefused();
     stream->EndWith(call.status());
     return reactor;
   }
   call->timeout_ns = TimeoutNs(*context);
   call->caller = {.authorization = MetadataOf(*context, "authorization").value_or(""),
                   .tenant_id = MetadataOf(*context, "x-tenant-id")};
+  call->ledger = stream->ledger_;
   // Shared, since std::function copies.
   auto shared_call = std::make_shared<TextCall>(*std::move(call));
   const Status status = service.Run(
       request->ByteSizeLong(), [stream, shared_call] { stream->Submit(std::move(*shared_call)); });
   if (!status.ok()) {
     service.CountRefused();
+    stream->ledger_->OnRefused();
     stream->EndWith(status);
   }
   return reactor;
@@ -102,8 +106,12 @@ void GenerateStream::OnDelta(TextDelta delta) {
 }
 
 void GenerateStream::OnEnd(TextEnd end) {
-  if (end.status.ok()) Enqueue(WriteUsage(end.usage));
+  if (end.status.ok()) Enqueue(WriteUsage(end.usage, ledger_->latency()));
   EndWith(std::move(end.status));
+  std::unique_lock lock(mutex_);
+  if (!gone_) return;
+  lock.unlock();
+  ledger_->Close();  // nothing more is written
 }
 
 void GenerateStream::Enqueue(v1::GenerateResponse response) {
@@ -147,6 +155,7 @@ void GenerateStream::OnWritten(bool ok) {
     queue_bytes_ -= queue_.front().ByteSizeLong();
     queue_.pop_front();
   }
+  if (ok) ledger_->OnFirstTokenSent();
   ok ? Advance() : Cancel();
 }
 
@@ -163,8 +172,10 @@ void GenerateStream::Advance() {
   Reactor* reactor = nullptr;
   const v1::GenerateResponse* message = nullptr;
   Status status;
+  bool gone = false;
   {
     std::lock_guard lock(mutex_);
+    gone = gone_;
     const Step step = NextStep();
     if (step == Step::kNothing) return;
     reactor = reactor_;
@@ -182,6 +193,7 @@ void GenerateStream::Advance() {
   }
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begun_);
+  if (!gone) ledger_->Close();
   Log(LogLevel::kInfo, "grpc Generate {} {} ms", static_cast<int>(status.code()), elapsed.count());
   reactor->Finish(ToGrpc(status));
 }

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "polysil/v1/inference.pb.h"
+#include "session/call_ledger.h"
 #include "session/text_call.h"
 #include "session/text_service.h"
 
@@ -48,7 +49,8 @@ class GenerateStream final : public TextSink, public std::enable_shared_from_thi
   TextService& service_;
   const std::chrono::steady_clock::time_point begun_;
   const size_t output_bytes_max_;
-  v1::GenerateRequest form_;  // what of the request shapes its answer
+  v1::GenerateRequest form_;            // what of the request shapes its answer
+  std::shared_ptr<CallLedger> ledger_;  // set before anything else happens
 
   std::mutex mutex_;            // guards what follows
   Reactor* reactor_ = nullptr;  // until it is told to finish

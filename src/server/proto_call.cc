@@ -62,6 +62,18 @@ StatusOr<ChatInput> ReadChat(const v1::Chat& proto) {
   return chat;
 }
 
+void WriteSegments(const LatencySegments& segments, v1::LatencySegments* out) {
+  out->set_receive(segments[LatencySegment::kReceive]);
+  out->set_tokenize(segments[LatencySegment::kTokenize]);
+  out->set_queue(segments[LatencySegment::kQueue]);
+  out->set_prefill(segments[LatencySegment::kPrefill]);
+  out->set_decode(segments[LatencySegment::kDecode]);
+  out->set_wait(segments[LatencySegment::kWait]);
+  out->set_preempted(segments[LatencySegment::kPreempted]);
+  out->set_detokenize(segments[LatencySegment::kDetokenize]);
+  out->set_flush(segments[LatencySegment::kFlush]);
+}
+
 SamplingParams ReadSampling(const v1::GenerateRequest& request) {
   SamplingParams sampling;
   if (request.has_temperature()) sampling.temperature = request.temperature();
@@ -169,12 +181,20 @@ v1::GenerateResponse WriteDelta(const TextDelta& delta, const v1::GenerateReques
   return response;
 }
 
-v1::GenerateResponse WriteUsage(const TextUsage& usage) {
+v1::GenerateResponse WriteUsage(const TextUsage& usage, const CallLatency& latency) {
   v1::GenerateResponse response;
   v1::Usage* out = response.mutable_usage();
   out->set_prompt_tokens(usage.prompt_tokens);
   out->set_cached_tokens(usage.prompt_tokens_cached);
   out->set_completion_tokens(usage.output_tokens);
+  v1::Latency* time = out->mutable_latency();
+  if (latency.first_token.total_ns() > 0) {
+    WriteSegments(latency.first_token, time->mutable_first_token());
+  }
+  WriteSegments(latency.total, time->mutable_total());
+  time->set_prefill_steps(latency.prefill_steps);
+  time->set_decode_steps(latency.decode_steps);
+  time->set_preemptions(latency.preemptions);
   return response;
 }
 

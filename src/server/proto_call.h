@@ -6,6 +6,7 @@
 #include "polysil/engine/engine.h"
 #include "polysil/v1/admin.pb.h"
 #include "polysil/v1/inference.pb.h"
+#include "session/call_ledger.h"
 #include "session/text_call.h"
 
 namespace polysil {
@@ -16,8 +17,8 @@ StatusOr<TextPrompt> ReadPrompt(const v1::Prompt& prompt);
 PromptEncoding ReadEncoding(const v1::Prompt& prompt);
 
 v1::GenerateResponse WriteDelta(const TextDelta& delta, const v1::GenerateRequest& request);
-v1::GenerateResponse WriteUsage(const TextUsage& usage);
 v1::KvEventBatch WriteKvEvents(const KvEventBatch& batch);
+v1::GenerateResponse WriteUsage(const TextUsage& usage, const CallLatency& latency);
 v1::Stats WriteStats(const EngineStats& stats);
 
 // Canonical codes, one to one.

@@ -20,6 +20,8 @@
 
 namespace polysil {
 
+class CallLedger;
+
 // Text, token ids as they are, or a conversation for the model's chat template.
 using TextPrompt = std::variant<std::string, std::vector<TokenId>, ChatInput>;
 
@@ -58,6 +60,7 @@ struct TextCall {
   bool skip_control = true;           // control tokens give no text
   std::optional<int64_t> timeout_ns;  // from now
   Caller caller;
+  std::shared_ptr<CallLedger> ledger;  // keeps the account of this call; null: nobody does
 };
 
 // One alternative at a position.

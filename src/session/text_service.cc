@@ -127,10 +127,13 @@ Status TextService::Run(size_t text_bytes, std::function<void()> task) {
 StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
                                                              std::shared_ptr<TextSink> sink) {
   const StatusOr<std::string> tenant = TenantOf(options_.tenants, call.caller);
+  const std::shared_ptr<CallLedger> ledger = call.ledger;
+  if (ledger != nullptr) ledger->OnReceived();
   StatusOr<std::vector<PromptText>> prompts =
       tenant.ok() ? CheckAndTokenize(call) : tenant.status();
   if (!prompts.ok()) {
     CountRefused();
+    if (ledger != nullptr) ledger->OnRefused();
     return std::move(prompts).status();
   }
   SequenceTextPlan plan = PlanOf(call, model_, end_ids_);
@@ -140,9 +143,20 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
     requests.push_back(RequestOf(call, plan, *prompt.ids, *tenant));
   }
   auto stream = std::make_shared<TextStream>(engine_, std::move(plan), *std::move(prompts),
-                                             call.sequences, std::move(sink));
-  RETURN_IF_ERROR(stream->Submit(std::move(requests)));
+                                             call.sequences, std::move(sink), ledger);
+  if (ledger != nullptr) ledger->OnTokenized();
+  const Status status = stream->Submit(std::move(requests));
+  if (!status.ok()) {
+    if (ledger != nullptr) ledger->OnRefused();
+    return status;
+  }
   return std::shared_ptr<TextCallHandle>(std::move(stream));
+}
+
+std::shared_ptr<CallLedger> TextService::OpenLedger(int64_t age_ns, std::string id) {
+  if (id.empty()) id = fmt::format("call-{}", ledgers_opened_.fetch_add(1) + 1);
+  return std::make_shared<CallLedger>(clock_, latency_totals_, clock_.NowNs() - age_ns,
+                                      std::move(id));
 }
 
 StatusOr<std::vector<PromptText>> TextService::CheckAndTokenize(const TextCall& call) const {

@@ -17,6 +17,7 @@
 #include "polysil/base/status.h"
 #include "polysil/engine/engine.h"
 #include "session/tenant.h"
+#include "session/call_ledger.h"
 #include "session/text_call.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -86,6 +87,13 @@ class TextService final {
   // here.
   Status Run(size_t text_bytes, std::function<void()> task);
 
+  // The account of a call that began `age_ns` ago. `id` is what the log calls it by, and must be
+  // safe there; empty: one of ours. The face puts it into the TextCall, tells it what the face
+  // alone knows, and closes it.
+  std::shared_ptr<CallLedger> OpenLedger(int64_t age_ns, std::string id);
+  // Of all calls whose ledger was closed.
+  LatencyTotals::Histograms LatencyHistograms() const { return latency_totals_->Read(); }
+
   // Checks, tokenises and submits all prompts, or none. Not OK: the sink is never called; the codes
   // are those of Engine::Submit, NOT_FOUND for the model, FieldOf names the field.
   StatusOr<std::shared_ptr<TextCallHandle>> Start(TextCall call, std::shared_ptr<TextSink> sink);
@@ -124,6 +132,8 @@ class TextService final {
   const Clock& clock_;
   std::vector<TokenId> end_ids_;  // of the tokenizer and the model, sorted
   std::atomic<uint64_t> refused_ = 0;
+  std::atomic<uint64_t> ledgers_opened_ = 0;
+  const std::shared_ptr<LatencyTotals> latency_totals_ = std::make_shared<LatencyTotals>();
   std::unique_ptr<TextPool> pool_;
 };
 

@@ -20,11 +20,13 @@ class TextStream::PromptSink final : public OutputSink {
 };
 
 TextStream::TextStream(Engine& engine, SequenceTextPlan plan, std::vector<PromptText> prompts,
-                       int32_t sequences, std::shared_ptr<TextSink> sink)
+                       int32_t sequences, std::shared_ptr<TextSink> sink,
+                       std::shared_ptr<CallLedger> ledger)
     : engine_(engine),
       plan_(std::move(plan)),
       prompts_(std::move(prompts)),
       sequences_per_prompt_(sequences),
+      ledger_(std::move(ledger)),
       sink_(std::move(sink)) {
   sequences_unfinished_ = prompts_.size() * static_cast<size_t>(sequences);
   sequences_.reserve(sequences_unfinished_);
@@ -91,31 +93,38 @@ void TextStream::Deliver(size_t prompt_index, SequenceOutput output, EngineCalls
   if (text.finished()) return;
 
   const std::optional<FinishReason> finish = output.finish;
+  const SequenceLatency latency = output.latency;
+  const bool has_token = !output.tokens.empty();
   Status failure = std::move(output.status);
   std::optional<TextDelta> delta = text.Push(std::move(output));
   if (text.finished()) --sequences_unfinished_;
   const bool stopped = text.stopped_by_string();
   if (stopped && !finish) calls.stops.emplace_back(request_ids_[prompt_index], sequence_index);
+  if (delta && has_token && !std::exchange(had_token_, true) && ledger_ != nullptr) {
+    ledger_->OnFirstToken(latency);
+  }
   if (delta && !cancelled_) sink_->OnDelta(*std::move(delta));
 
   if (text.finished() && !stopped && finish) {
     if (*finish == FinishReason::kError) {
-      End(failure.ok() ? Internal("the engine failed the request") : std::move(failure));
+      End(failure.ok() ? Internal("the engine failed the request") : std::move(failure), latency);
     } else if (*finish == FinishReason::kDeadline) {
-      End(DeadlineExceeded("the request's deadline has passed"));
+      End(DeadlineExceeded("the request's deadline has passed"), latency);
     } else if (*finish == FinishReason::kCancelled) {
       End(cancelled_ ? Cancelled("the client cancelled the request")
-                     : Unavailable("the server is shutting down and ended the request"));
+                     : Unavailable("the server is shutting down and ended the request"),
+          latency);
     }
     if (phase_ == Phase::kEnded && sequences_unfinished_ > 0) calls.cancel_all = true;
   }
   if (phase_ != Phase::kEnded && sequences_unfinished_ == 0) {
-    End(cancelled_ ? Cancelled("the client cancelled the request") : OkStatus());
+    End(cancelled_ ? Cancelled("the client cancelled the request") : OkStatus(), latency);
   }
 }
 
-void TextStream::End(Status status) {
+void TextStream::End(Status status, const SequenceLatency& latency) {
   phase_ = Phase::kEnded;
+  if (ledger_ != nullptr) ledger_->OnEnd(status, Usage(), latency);
   const std::shared_ptr<TextSink> sink = std::exchange(sink_, nullptr);
   sink->OnEnd(TextEnd{.status = std::move(status), .usage = Usage()});
 }

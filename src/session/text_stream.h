@@ -12,6 +12,7 @@
 
 #include "polysil/base/status.h"
 #include "polysil/engine/engine.h"
+#include "session/call_ledger.h"
 #include "session/sequence_text.h"
 #include "session/text_call.h"
 #include "session/text_service.h"
@@ -21,7 +22,7 @@ namespace polysil {
 class TextStream final : public TextCallHandle, public std::enable_shared_from_this<TextStream> {
  public:
   TextStream(Engine& engine, SequenceTextPlan plan, std::vector<PromptText> prompts,
-             int32_t sequences, std::shared_ptr<TextSink> sink);
+             int32_t sequences, std::shared_ptr<TextSink> sink, std::shared_ptr<CallLedger> ledger);
 
   // Submits one request for each prompt. If one is refused, the others are cancelled and the sink
   // is never called.
@@ -40,7 +41,7 @@ class TextStream final : public TextCallHandle, public std::enable_shared_from_t
 
   void OnOutput(size_t prompt_index, SequenceOutput output);
   void Deliver(size_t prompt_index, SequenceOutput output, EngineCalls& calls);
-  void End(Status status);
+  void End(Status status, const SequenceLatency& latency);
   void Make(const EngineCalls& calls);
   TextUsage Usage() const;
   SequenceText& sequence(size_t prompt_index, int32_t sequence_index) {
@@ -52,6 +53,7 @@ class TextStream final : public TextCallHandle, public std::enable_shared_from_t
   const SequenceTextPlan plan_;
   const std::vector<PromptText> prompts_;
   const int32_t sequences_per_prompt_;
+  const std::shared_ptr<CallLedger> ledger_;  // may be null
   std::atomic<bool> cancelled_ = false;
   std::vector<RequestId> request_ids_;  // by prompt; complete before phase_ leaves kSubmitting
 
@@ -61,6 +63,7 @@ class TextStream final : public TextCallHandle, public std::enable_shared_from_t
   std::vector<std::pair<size_t, SequenceOutput>> early_;  // came before all prompts were accepted
   std::vector<SequenceText> sequences_;
   size_t sequences_unfinished_ = 0;
+  bool had_token_ = false;
   std::shared_ptr<TextSink> sink_;  // null after the end
 };
 

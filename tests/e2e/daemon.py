@@ -49,7 +49,7 @@ class Answer:
 
 
 class Daemon:
-    def __init__(self, folder, *arguments, http="127.0.0.1:0", ready=True):
+    def __init__(self, folder, *arguments, http="127.0.0.1:0", ready=True, env=None):
         folder.mkdir(parents=True, exist_ok=True)
         self._out = folder / "stdout"
         self._err = folder / "stderr"
@@ -61,6 +61,7 @@ class Daemon:
                 stdout=out,
                 stderr=err,
                 cwd=folder,
+                env=env,
             )
         if ready:
             self._wait_ready()

@@ -251,7 +251,11 @@ TEST(MetricsPage, HasEveryNameOfTheContract) {
   stats.requests_running = 3;
   stats.requests_refused = 4;
   stats.step_duration_s = {.bounds = {0.1, 1.0}, .counts = {1, 2, 3}, .sum = 7.5};
-  const std::string page = MetricsPage(stats);
+  LatencyTotals segments;
+  LatencySegments call;
+  call[LatencySegment::kQueue] = 250'000'000;
+  segments.Observe(call);
+  const std::string page = MetricsPage(stats, segments.Read());
   for (const char* line :
        {"# TYPE polysil_requests_running gauge\npolysil_requests_running 3\n",
         "\npolysil_requests_waiting 0\n",
@@ -279,7 +283,11 @@ TEST(MetricsPage, HasEveryNameOfTheContract) {
         "\npolysil_step_duration_seconds_count 6\npolysil_step_duration_seconds_sum 7.5\n"
         "polysil_step_duration_seconds_bucket{le=\"0.1\"} 1\n"
         "polysil_step_duration_seconds_bucket{le=\"1\"} 3\n"
-        "polysil_step_duration_seconds_bucket{le=\"+Inf\"} 6\n"}) {
+        "polysil_step_duration_seconds_bucket{le=\"+Inf\"} 6\n",
+        "# TYPE polysil_request_segment_seconds histogram\n",
+        "\npolysil_request_segment_seconds_count{segment=\"queue\"} 1\n"
+        "polysil_request_segment_seconds_sum{segment=\"queue\"} 0.25\n",
+        "\npolysil_request_segment_seconds_bucket{segment=\"flush\",le=\"+Inf\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }
