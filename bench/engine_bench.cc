@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine_core.h"
+#include "engine/latency_ledger.h"
 
 namespace {
 
@@ -171,6 +172,21 @@ void BM_PrefixLookup(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_PrefixLookup)->Arg(1024)->Arg(32768)->Unit(benchmark::kMicrosecond);
+
+// What the account of its time costs a sequence in each step.
+void BM_LatencyLedger(benchmark::State& state) {
+  const Sequence sequence(SequenceId{1}, 0, MakeRequest(1, kPromptTokens, 100), 1000);
+  LatencyLedger ledger(0);
+  int64_t now_ns = 0;
+  SequenceOutput output;
+  ledger.OnAdmitted(now_ns);
+  for (auto _ : state) {
+    ledger.OnStep(now_ns += 1000, 900, true);
+    output.latency = ledger.UpTo(now_ns, sequence);
+    benchmark::DoNotOptimize(output);
+  }
+}
+BENCHMARK(BM_LatencyLedger);
 
 }  // namespace
 }  // namespace polysil
