@@ -48,7 +48,7 @@ class ProgressWatch final {
   const int64_t stall_ns_;
   bool StepIsStuck(int64_t now_ns) const;
 
-  Mark step_;      // a step is with the executor, and none has come back since
+  Mark step_;  // a step is with the executor, and none has come back since
   std::atomic<int64_t> beat_ns_{INT64_MIN};
   Mark tick_;      // the engine thread works
   Mark inbox_;     // an input waits for the engine thread
