@@ -19,18 +19,38 @@ uint64_t ExtendFingerprint(uint64_t before, int32_t position, std::span<const To
   return before;
 }
 
-std::string BlockContents::CheckFull(const Hold& hold, int32_t tokens, uint64_t fingerprint,
-                                     int64_t step_known) const {
+std::string BlockContents::CheckFull(const Hold& hold, const Reading& reading) const {
   const Block& block = at(hold.block);
-  if (block.tokens != tokens || block.fingerprint != fingerprint) {
+  if (block.tokens != reading.tokens || block.fingerprint != reading.fingerprint) {
     return fmt::format(
         "block {} holds {} tokens of sequence {}, which are not the prefix asked of it",
         hold.block.value, block.tokens, block.writer.value);
   }
-  if (block.step_id > step_known) {
+  if (block.step_id > reading.step_known) {
     return fmt::format("block {} was written by step {}, which is not known to have succeeded",
                        hold.block.value, block.step_id);
   }
+  if (block.copy_step_id > reading.step_known && block.copy_step_id != reading.step_id) {
+    return fmt::format("block {} was copied by step {}, which is not known to have succeeded",
+                       hold.block.value, block.copy_step_id);
+  }
+  return {};
+}
+
+std::string BlockContents::Copy(const KvCopy& copy, int64_t step_id, int64_t step_known) {
+  if (!IsBlock(copy.from) || !IsBlock(copy.to)) {
+    return fmt::format("block {} is copied to {}, which are none", copy.from.block.value,
+                       copy.to.block.value);
+  }
+  const Block& from = at(copy.from);
+  if (from.tokens == 0 || from.step_id > step_known || from.copy_step_id > step_known) {
+    return fmt::format("block {} is copied, and what it holds is not known", copy.from.block.value);
+  }
+  Block& to = at(copy.to);
+  const uint32_t content = to.content + 1;
+  to = from;
+  to.content = content;
+  to.copy_step_id = step_id;
   return {};
 }
 
@@ -49,13 +69,14 @@ std::string BlockContents::Write(Hold& hold, const Append& append) {
   if (append.offset == 0) hold.content = ++block.content;
   block.writer = append.writer;
   block.step_id = append.step_id;
+  block.copy_step_id = 0;
   block.tokens = append.offset + append.tokens;
   block.fingerprint = append.after;
   return {};
 }
 
-void BlockContents::Spoil(BlockId block) {
-  at(block) = Block{.content = at(block).content + 1};
+void BlockContents::Spoil(KvPlace place) {
+  at(place) = Block{.content = at(place).content + 1};
 }
 
 }  // namespace polysil

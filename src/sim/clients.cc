@@ -66,11 +66,12 @@ void Clients::Submit(SimCall call, int64_t now_ns, EngineInputs& inputs) {
   added->streams.resize(static_cast<size_t>(sequences));
   added->streams_left = sequences;
   sequences_live_ += sequences;
-  added->had_place = sequences_live_ <= engine_.sequences_max + engine_.queue_max;
   ++calls_live_;
   added->steps_before = device_.counts().steps;
   added->work_before = work_ended_;
   work_total_ += WorkOf(request);
+  added->had_place = sequences_live_ <= engine_.sequences_max + engine_.queue_max &&
+                     work_total_ - work_ended_ <= engine_.queue_tokens_max;
   if (call.cancel_ns) cancels_.emplace(*call.cancel_ns, id);
   if (request.deadline_ns > 0) deadlines_.emplace(request.deadline_ns, id);
   inputs.submitted.push_back({call.request, now_ns});

@@ -17,7 +17,8 @@ std::optional<Violation> CoreChecks::Check(int64_t tick, const EngineCore& core,
 std::optional<Violation> CoreChecks::CheckBlocks(const EngineCore& core, const EngineStats& stats) {
   if (stats.kv_blocks_used < 0 || stats.kv_blocks_cached < 0 ||
       stats.kv_blocks_used + stats.kv_blocks_cached > stats.kv_blocks_total ||
-      stats.kv_blocks_total != core.options().kv.blocks) {
+      stats.kv_blocks_total != core.options().kv.blocks || stats.kv_host_blocks_used < 0 ||
+      stats.kv_host_blocks_used > stats.kv_host_blocks_total) {
     return Violation{
         "free + held = total",
         fmt::format("{} blocks used, {} cached of {}, the pool has {}", stats.kv_blocks_used,

@@ -40,6 +40,10 @@ SimExecutorOptions DrawDevice(Random& random) {
       std::max(3, random.Between(12, random.Pick({40, 200, 1000})) / device.tokens_per_block);
   device.vocab_size = random.Pick({3, 17, 50});
   device.price.step_ns = 1e6;
+  if (random.Chance(0.4)) {
+    device.limits.kv_host_blocks = random.Between(1, random.Pick({8, 40}));
+    device.limits.block_copy_rows = random.Pick({0.1, 1.0, 4.0});
+  }
   return device;
 }
 
@@ -47,6 +51,8 @@ EngineCoreOptions DrawEngine(Random& random, const SimExecutorOptions& device) {
   EngineCoreOptions engine;
   engine.sequences_max = random.Between(1, 12);
   engine.queue_max = random.Pick({2, 12, 100, 100});
+  engine.queue_tokens_max = random.Pick<int64_t>({60, 600, 1 << 20, 1 << 20});
+  engine.itl_target_ns = random.Pick<int64_t>({0, 0, 1'100'000, 3'000'000});
   engine.limits = {.vocab_size = device.vocab_size,
                    .context_tokens_max = random.Between(4, 90),
                    .kv_tokens_max = int64_t{device.blocks} * device.tokens_per_block,
@@ -93,6 +99,8 @@ RandomWorkloadOptions DrawWorkload(Random& random, const EngineCoreOptions& engi
   workload.returning = share(0.5);
   workload.filling = share(0.15);
   workload.invalid = share(0.1);
+  workload.with_retention = share(0.3);
+  workload.with_tenant = share(0.8);
   return workload;
 }
 
@@ -147,6 +155,7 @@ SimPlan PlanOfTrace(std::vector<TraceRequest> requests, int32_t kv_blocks) {
       .price = {.step_ns = 20e6, .token_ns = 12'000, .context_token_ns = 4, .sequence_ns = 20'000}};
   plan.engine = {.sequences_max = 512,
                  .queue_max = static_cast<int32_t>(requests.size()),
+                 .queue_tokens_max = int64_t{1} << 40,
                  .limits = {.vocab_size = kTraceVocabSize,
                             .context_tokens_max = 1 << 18,
                             .kv_tokens_max = int64_t{kv_blocks} * kTraceTokensPerBlock,

@@ -60,6 +60,11 @@ SimCall RandomWorkload::DrawCall(int64_t now_ns) {
   }
   if (random_.Chance(options_.with_priority)) request.priority = random_.Between(-2, 2);
   if (random_.Chance(options_.with_salt)) request.cache_salt = random_.Pick({"a", "b"});
+  if (random_.Chance(options_.with_tenant)) request.tenant = random_.Pick({"x", "y", "z"});
+  if (random_.Chance(options_.with_retention)) {
+    request.retention = {
+        {.tokens = random_.Between(1, options_.prompt_tokens_max), .keep_ns = 1 + DrawDelayNs()}};
+  }
   DrawPatience(call, now_ns);
   if (random_.Chance(options_.returning) && request.sequences == 1) call.session = sessions_++;
   if (random_.Chance(options_.filling)) MakeFilling(call, now_ns);

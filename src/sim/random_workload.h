@@ -38,6 +38,8 @@ struct RandomWorkloadOptions {
   double returning = 0.0;
   double filling = 0.0;  // take nearly the whole pool for a while, before all others
   double invalid = 0.0;
+  double with_retention = 0.0;
+  double with_tenant = 0.0;
 };
 
 class RandomWorkload final : public Workload {

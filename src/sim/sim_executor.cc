@@ -41,7 +41,7 @@ SimExecutor::SimExecutor(SimExecutorOptions options, const Clock& clock, DrawSte
               .tokens_per_block = options_.tokens_per_block},
       clock_(clock),
       draw_fault_(std::move(draw_fault)),
-      contents_(options_.blocks) {}
+      contents_(options_.blocks, options_.limits.kv_host_blocks) {}
 
 void SimExecutor::Submit(ScheduledStep step) {
   Expect(static_cast<int32_t>(pending_.size()) < options_.limits.steps_in_flight_max, kLimits,
@@ -61,6 +61,7 @@ void SimExecutor::Submit(ScheduledStep step) {
     result.duration_ns = options_.give_up_ns;
   }
   result.sequences.reserve(step.sequences.size());
+  RunCopies(step);
   // What a row reads is there before the step, and none of its blocks is another's to write.
   rows_.clear();
   for (const ScheduledSequence& row : step.sequences) rows_.push_back(Prepare(step, row));
@@ -68,7 +69,10 @@ void SimExecutor::Submit(ScheduledStep step) {
     const bool fails = !result.status.ok() || std::ranges::count(fault.rows_failing, i) > 0;
     result.sequences.push_back(RunRow(step, step.sequences[i], rows_[i], fails));
   }
-  if (!result.status.ok()) result.sequences.clear();
+  if (!result.status.ok()) {
+    result.sequences.clear();
+    for (const KvCopy& copy : step.copies) contents_.Spoil(copy.to);
+  }
 
   device_free_ns_ = std::max(device_free_ns_, clock_.NowNs()) + result.duration_ns;
   counts_.busy_ns += result.duration_ns;
@@ -86,6 +90,13 @@ std::optional<StepResult> SimExecutor::Poll() {
 std::optional<int64_t> SimExecutor::next_result_ns() const {
   if (pending_.empty()) return std::nullopt;
   return pending_.front().ready_ns;
+}
+
+void SimExecutor::RunCopies(const ScheduledStep& step) {
+  for (const KvCopy& copy : step.copies) {
+    const std::string wrong = contents_.Copy(copy, step.step_id, step_known_);
+    if (!Expect(wrong.empty(), kRead, "step {}: {}", step.step_id, wrong)) return;
+  }
 }
 
 StepShape SimExecutor::CheckLimits(const ScheduledStep& step) {
@@ -113,6 +124,7 @@ StepShape SimExecutor::CheckLimits(const ScheduledStep& step) {
          "step {} mixes {} prefills into {} sequences", step.step_id, prefills, sequences);
   shape.tokens = Padded(tokens, limits.token_buckets);
   shape.sequences = Padded(sequences, limits.sequence_buckets);
+  shape.block_copies = static_cast<int64_t>(step.copies.size());
   counts_.tokens += tokens;
   counts_.tokens_padding += shape.tokens - tokens;
   return shape;
@@ -171,8 +183,9 @@ bool SimExecutor::TakeBlocks(const ScheduledStep& step, const ScheduledSequence&
   const int32_t end = row.tokens_computed + row.tokens;
   if (row.blocks_replaced) held.table.clear();
   for (const BlockId block : row.blocks_new) {
-    if (!Expect(contents_.IsBlock(block), kProtocol, "sequence {} is given block {} of {}",
-                row.id.value, block.value, options_.blocks)) {
+    if (!Expect(contents_.IsBlock({.block = block}), kProtocol,
+                "sequence {} is given block {} of {}", row.id.value, block.value,
+                options_.blocks)) {
       return false;
     }
     held.table.push_back(contents_.Take(block));
@@ -192,8 +205,11 @@ bool SimExecutor::TakeBlocks(const ScheduledStep& step, const ScheduledSequence&
     while (held.tokens_computed < row.tokens_computed) {
       held.fingerprint = Extend(held, held.fingerprint, held.tokens_computed, size);
       const std::string wrong =
-          contents_.CheckFull(held.table[static_cast<size_t>(held.tokens_computed / size)], size,
-                              held.fingerprint, step_known_);
+          contents_.CheckFull(held.table[static_cast<size_t>(held.tokens_computed / size)],
+                              {.step_id = step.step_id,
+                               .step_known = step_known_,
+                               .tokens = size,
+                               .fingerprint = held.fingerprint});
       if (!Expect(wrong.empty(), kRead, "step {}, sequence {}: {}", step.step_id, row.id.value,
                   wrong)) {
         return false;
@@ -253,7 +269,7 @@ void SimExecutor::Break(const ScheduledSequence& row, Held& held) {
   const int32_t end = row.tokens_computed + row.tokens;
   for (int32_t index = row.tokens_computed / size; index * size < end; ++index) {
     if (index >= static_cast<int32_t>(held.table.size())) return;
-    contents_.Spoil(held.table[static_cast<size_t>(index)].block);
+    contents_.Spoil({.block = held.table[static_cast<size_t>(index)].block});
   }
 }
 

@@ -102,6 +102,7 @@ class SimExecutor final : public Executor {
     return condition;
   }
 
+  void RunCopies(const ScheduledStep& step);
   StepShape CheckLimits(const ScheduledStep& step);
   void StartAndEnd(const ScheduledStep& step);
   // The row's sequence with its table brought up to date; null: something is wrong.

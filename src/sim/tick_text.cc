@@ -63,6 +63,11 @@ std::string TextOf(const EngineActions& actions) {
   }
   for (const ScheduledStep& step : actions.steps) {
     fmt::format_to(out, "; step {}:", step.step_id);
+    for (const KvCopy& copy : step.copies) {
+      fmt::format_to(out, " {}{}>{}{}", copy.from.tier == KvTier::kHost ? "host " : "",
+                     copy.from.block.value, copy.to.tier == KvTier::kHost ? "host " : "",
+                     copy.to.block.value);
+    }
     for (const ScheduledSequence& row : step.sequences) {
       fmt::format_to(out, " {}[{}, {}){}", row.id.value, row.tokens_computed,
                      row.tokens_computed + row.tokens, row.sample ? "+" : "");
