@@ -30,7 +30,7 @@ Request OverlapRequest(int32_t index, int32_t vocab_size) {
   Request request{.sampling = {.temperature = index % 3 == 0 ? 0.0F : 0.9F,
                                .top_p = index % 2 == 0 ? 1.0F : 0.9F,
                                .seed = static_cast<uint64_t>(index),
-                               .tokens_max = 6 + index % 19}};
+                               .tokens_max = 6 + index % 19 * 3}};
   if (index % 4 == 1) {
     request.sampling.repetition_penalty = 1.2F;
     request.sampling.frequency_penalty = 0.3F;

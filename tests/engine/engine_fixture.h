@@ -108,7 +108,7 @@ void WaitUntil(Condition condition) {
   while (!condition()) std::this_thread::yield();
 }
 
-inline FakeDeviceOptions Device() {
+inline FakeDeviceOptions FakeOptions() {
   return {.blocks = 64, .tokens_per_block = 4};
 }
 inline constexpr ModelLimits kModel = {.vocab_size = 1000, .context_tokens_max = 200};
@@ -122,7 +122,7 @@ inline Request Prompt(int32_t tokens, int32_t tokens_max, uint64_t seed = 0) {
 
 struct Parts {
   explicit Parts(EngineOptions options = {}, bool manual = false,
-                 FakeDeviceOptions device = Device()) {
+                 FakeDeviceOptions device = FakeOptions()) {
     auto owned = std::make_unique<FakeExecutor>(std::move(device), manual);
     executor = owned.get();
     auto created = EngineThread::Create(options, kModel, std::move(owned), clock);

@@ -30,12 +30,12 @@ TEST(EngineThread, CreateRefusesWhatContradictsItself) {
         .status()
         .code();
   };
-  EXPECT_EQ(create({}, kModel, Device()), StatusCode::kOk);
-  EXPECT_EQ(create({.sequences_max = 0}, kModel, Device()), StatusCode::kInvalidArgument);
-  EXPECT_EQ(create({.queue_max = -1}, kModel, Device()), StatusCode::kInvalidArgument);
-  EXPECT_EQ(create({.queue_max = INT32_MAX}, kModel, Device()), StatusCode::kInvalidArgument);
-  EXPECT_EQ(create({.stall_ns = 0}, kModel, Device()), StatusCode::kInvalidArgument);
-  EXPECT_EQ(create({}, {}, Device()), StatusCode::kInvalidArgument);
+  EXPECT_EQ(create({}, kModel, FakeOptions()), StatusCode::kOk);
+  EXPECT_EQ(create({.sequences_max = 0}, kModel, FakeOptions()), StatusCode::kInvalidArgument);
+  EXPECT_EQ(create({.queue_max = -1}, kModel, FakeOptions()), StatusCode::kInvalidArgument);
+  EXPECT_EQ(create({.queue_max = INT32_MAX}, kModel, FakeOptions()), StatusCode::kInvalidArgument);
+  EXPECT_EQ(create({.stall_ns = 0}, kModel, FakeOptions()), StatusCode::kInvalidArgument);
+  EXPECT_EQ(create({}, {}, FakeOptions()), StatusCode::kInvalidArgument);
   EXPECT_EQ(create({}, kModel, {.blocks = 0}), StatusCode::kInvalidArgument);
   EXPECT_EQ(create({}, kModel, {.tokens_per_block = 2000}), StatusCode::kInvalidArgument);
   EXPECT_EQ(create({}, kModel, {.limits = {.tokens_max = 0}}), StatusCode::kInvalidArgument);
@@ -45,7 +45,7 @@ TEST(EngineThread, CreateRefusesWhatContradictsItself) {
 
 TEST(EngineThread, ManyClientsAtOnceGetTheirOwnTokens) {
   for (const int32_t steps_in_flight : {1, 2}) {
-    FakeDeviceOptions device = Device();
+    FakeDeviceOptions device = FakeOptions();
     device.limits.steps_in_flight_max = steps_in_flight;
     device.limits.tokens_max = 32;
     Parts parts({.sequences_max = 8}, false, device);
@@ -74,7 +74,7 @@ TEST(EngineThread, ManyClientsAtOnceGetTheirOwnTokens) {
 
 // CAN-05 and the 200 disconnects of the issue: nothing leaks.
 TEST(EngineThread, TwoHundredDisconnectsLeaveNoBlockInUse) {
-  FakeDeviceOptions device = Device();
+  FakeDeviceOptions device = FakeOptions();
   device.limits.tokens_max = 16;
   Parts parts({.sequences_max = 6, .queue_max = 400}, false, device);
   std::vector<std::thread> clients;
@@ -195,7 +195,7 @@ TEST(EngineThread, CancelDoesNotWaitForTheStepInFlight) {
 TEST(EngineThread, DeadlineFallsWithoutAnyOtherEvent) {
   const SteadyClock clock;
   auto engine =
-      *EngineThread::Create({}, kModel, std::make_unique<FakeExecutor>(Device(), true), clock);
+      *EngineThread::Create({}, kModel, std::make_unique<FakeExecutor>(FakeOptions(), true), clock);
   Request request = Prompt(4, 50);
   request.deadline_ns = clock.NowNs() + kSecond / 50;
   auto sink = std::make_shared<Collector>();
