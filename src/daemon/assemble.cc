@@ -139,6 +139,7 @@ StatusOr<LoadedExecutor> LoadExecutor(const Checkpoint& checkpoint, const v1::Co
                             {.limits = {.tokens_max = scheduler.step_tokens_max(),
                                         .sequences_max = scheduler.sequences_max(),
                                         .prefill_sequences_max = scheduler.sequences_max(),
+                                        .steps_in_flight_max = 2,
                                         .kv_host_blocks = config.kv().host_blocks()},
                              .kv_blocks = sizing.blocks,
                              .kv_block_tokens = layout.tokens_per_block,

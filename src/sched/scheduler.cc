@@ -12,6 +12,8 @@ namespace polysil {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// Behind a step that takes longer, the next one is not built before it is back.
+constexpr double kBuildBehindNsMax = 20e6;
 // Prefill goes on by so many rows a step, though there is no time for them.
 constexpr int32_t kPrefillRowsMin = 2;
 // A target that the decodes alone come near leaves prefill so much of their time: in their step or,
@@ -60,7 +62,7 @@ void Scheduler::Finish(Sequence& sequence) {
 }
 
 std::optional<ScheduledStep> Scheduler::BuildStep() {
-  if (steps_in_flight_ == static_cast<int32_t>(ring_.size())) return std::nullopt;
+  if (!MayBuild()) return std::nullopt;
   ++builds_;
   queue_.StartStep();
   if (builder_.limits().mixes_prefill_and_decode) {
@@ -95,6 +97,12 @@ void Scheduler::Confirm(const Row& row) {
 
 bool Scheduler::IsBefore(const Sequence& left, const Sequence& right) const {
   return policy_.IsBefore(StandingOf(left), StandingOf(right));
+}
+
+bool Scheduler::MayBuild() const {
+  if (steps_in_flight_ == 0) return true;
+  return steps_in_flight_ < static_cast<int32_t>(ring_.size()) &&
+         newest_step_ns_ <= kBuildBehindNsMax;
 }
 
 void Scheduler::Fill(StepKind kind) {
@@ -286,6 +294,7 @@ ScheduledStep Scheduler::Emit() {
   record.step_id = ++steps_built_;
   record.rows.clear();
   record.work = builder_.work();
+  newest_step_ns_ = cost_.PredictNs(record.work);
   rows_submitted_ += static_cast<uint64_t>(builder_.tokens_total());
   rows_padding_ += static_cast<uint64_t>(record.work.rows - builder_.tokens_total());
 

@@ -8,6 +8,10 @@
 // step beside decodes takes no more prefill than it has time for, as far as the durations of
 // earlier steps tell; a few rows of it go on in any case.
 //
+// Where several steps may be in flight, the next one is built behind a short one only: it hides the
+// time between two steps, of which a long one leaves no share worth what a step that is settled so
+// early costs those who come, or go, while it waits for its turn.
+//
 // Blocks: admission gives a sequence the blocks of all its tokens at once, so a prefill never stops
 // for want of blocks. A decode that needs a block takes it from one behind it in policy order that
 // is not protected: of the lowest priority, there the one that is cheapest to compute again; each
@@ -64,7 +68,7 @@ class Scheduler final {
   // From any state: it takes part in nothing any more.
   void Finish(Sequence& sequence);
 
-  // The next step, to be submitted now. Absent: nothing can run, or enough steps are in flight.
+  // The next step, to be submitted now. Absent: nothing can run, or it is too early.
   std::optional<ScheduledStep> BuildStep();
   // The oldest step in flight came back, whatever it brought. Its rows, as in the step; finished
   // sequences are among them. Valid until the next BuildStep.
@@ -99,6 +103,7 @@ class Scheduler final {
   };
 
   bool IsBefore(const Sequence& left, const Sequence& right) const;
+  bool MayBuild() const;
   void Fill(StepKind kind);
   void FillUnmixed();
   void AddDecodes();
@@ -130,6 +135,7 @@ class Scheduler final {
   int32_t oldest_step_ = 0;
   int32_t steps_in_flight_ = 0;
   int64_t steps_built_ = 0;
+  double newest_step_ns_ = 0.0;  // how long it is expected to take; 0: not known
   int64_t builds_ = 0;  // those that gave no step counted too
   StepKind last_kind_ = StepKind::kMixed;
   size_t decodes_ = 0;         // of the step that is built
