@@ -147,6 +147,11 @@ StatusOr<LoadedExecutor> LoadExecutor(const Checkpoint& checkpoint, const v1::Co
   Log(LogLevel::kInfo, "{}: context {} tokens, KV pool {} blocks of {} tokens ({} MiB)",
       loaded.device, sizing.context_tokens, sizing.blocks, layout.tokens_per_block,
       sizing.blocks * layout.block_bytes() >> 20);
+  const StepLimits& limits = loaded.executor->limits();
+  if (limits.kv_host_blocks > 0) {
+    Log(LogLevel::kInfo, "host tier: {} blocks; copying one costs as much as {:.3g} prefill rows",
+        limits.kv_host_blocks, limits.block_copy_rows);
+  }
   return loaded;
 }
 

@@ -7,9 +7,9 @@
 
 namespace polysil {
 
-StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(
-    std::unique_ptr<Device> device, const Checkpoint& checkpoint,
-    const LocalExecutorOptions& options) {
+StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(std::unique_ptr<Device> device,
+                                                               const Checkpoint& checkpoint,
+                                                               LocalExecutorOptions options) {
   if (options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kF32) {
     return InvalidArgument("the KV cannot be kept as {}; F16 and F32 can",
                            Info(options.kv_dtype).name);
@@ -32,6 +32,9 @@ StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(
       ModelRunner::Create(
           std::move(device), spec, checkpoint.weights(),
           {.limits = options.limits, .kv_blocks = options.kv_blocks, .kv_layout = layout}));
+  if (options.limits.kv_host_blocks > 0) {
+    options.limits.block_copy_rows = runner->MeasureBlockCopyRows();
+  }
   auto worker =
       std::make_unique<Worker>(std::move(runner), "worker-0", options.limits.steps_in_flight_max);
   return std::unique_ptr<LocalExecutor>(

@@ -29,10 +29,10 @@ struct LocalExecutorOptions {
 class LocalExecutor final : public Executor {
  public:
   // Loads the weights onto the device. `checkpoint` must outlive the executor: a device may read
-  // weights in place.
+  // weights in place. With a host tier, limits().block_copy_rows is measured.
   static StatusOr<std::unique_ptr<LocalExecutor>> Create(std::unique_ptr<Device> device,
                                                          const Checkpoint& checkpoint,
-                                                         const LocalExecutorOptions& options);
+                                                         LocalExecutorOptions options);
   ~LocalExecutor() override;
 
   const StepLimits& limits() const override { return options_.limits; }

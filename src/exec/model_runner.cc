@@ -15,12 +15,28 @@ namespace {
 // logits stay in a cache until they are sampled.
 constexpr int32_t kLogitRowsMax = 32;
 
+// Rows by which a row's cost is timed: enough that the weights are not most of it.
+constexpr int32_t kTimedRows = 64;
+constexpr int32_t kTimings = 3;
+
 // Keeps sizes in 64 bits whatever the model; no use of blocks comes near it.
 constexpr int32_t kBlockTokensMax = 4096;
 
 bool HasPenalty(const SamplingParams& params) {
   return params.repetition_penalty != 1.0F || params.presence_penalty != 0.0F ||
          params.frequency_penalty != 0.0F;
+}
+
+// The shortest of several.
+template <typename Work>
+int64_t TimeNs(const Clock& clock, Work work) {
+  int64_t shortest_ns = std::numeric_limits<int64_t>::max();
+  for (int32_t i = 0; i < kTimings; ++i) {
+    const int64_t begin_ns = clock.NowNs();
+    work();
+    shortest_ns = std::min(shortest_ns, clock.NowNs() - begin_ns);
+  }
+  return std::max<int64_t>(shortest_ns, 1);
 }
 
 }  // namespace
@@ -81,6 +97,27 @@ Status ModelRunner::Load(const ModelWeights& weights) {
   batch_.reserve(limits.sequences_max);
   attention_.reserve(limits.sequences_max);
   return OkStatus();
+}
+
+double ModelRunner::MeasureBlockCopyRows() {
+  const int64_t room = int64_t{options_.kv_blocks} * options_.kv_layout.tokens_per_block;
+  const auto rows = static_cast<int32_t>(
+      std::min<int64_t>({kTimedRows, options_.limits.tokens_max, room, spec_.context_tokens_max}));
+  const std::vector<TokenId> tokens(static_cast<size_t>(rows), 0);
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<BlockId> blocks;
+  for (int32_t block = 0; block * options_.kv_layout.tokens_per_block < rows; ++block) {
+    blocks.push_back(BlockId{block});
+  }
+  const AttentionSequence sequence{.rows = rows, .block_table = blocks};
+  const DecoderBatch batch{
+      .tokens = tokens, .positions = positions, .sequences = {&sequence, 1}, .pool = &kv_pool_};
+  const int64_t rows_ns = TimeNs(clock_, [&] { decoder_->Forward(batch); });
+  const int64_t copy_ns = TimeNs(clock_, [&] {
+    device_->Copy(kv_host_memory_->data(), kv_memory_->data(), options_.kv_layout.block_bytes());
+  });
+  return static_cast<double>(copy_ns) * rows / static_cast<double>(rows_ns);
 }
 
 StepResult ModelRunner::Run(const ScheduledStep& step) {

@@ -45,6 +45,10 @@ class ModelRunner final {
   // later steps run it, because they were on their way, its rows fail alone.
   StepResult Run(const ScheduledStep& step);
 
+  // What copying one block from the host tier costs, in rows of a prefill: both are timed, in
+  // blocks that nobody uses yet. Only with a host tier, and before the first Run.
+  double MeasureBlockCopyRows();
+
   // Called within Run after each operation. Set before the first Run.
   void SetHeartbeat(std::function<void()> beat) { decoder_->SetHeartbeat(std::move(beat)); }
 

@@ -164,6 +164,17 @@ TEST_F(LocalExecutorTest, CopiesOutOfRangeFailTheStep) {
   EXPECT_TRUE(result.status.ok()) << result.status;
 }
 
+// What a copy costs is measured where there is a host tier; the blocks that this wrote do no harm.
+TEST_F(LocalExecutorTest, ACopyIsCheaperThanComputing) {
+  ExecutorDriver driver(*checkpoint_, {.kv_blocks = 8, .kv_host_blocks = 4});
+  const double rows = driver.executor().limits().block_copy_rows;
+  EXPECT_GT(rows, 0.0);
+  EXPECT_LT(rows, driver.executor().kv_layout().tokens_per_block);
+  DrivenSequence sequence = driver.Add(Greedy(prompts_[1].prompt_ids));
+  driver.Generate(sequence, 32);
+  EXPECT_EQ(sequence.output(), prompts_[1].output_ids);
+}
+
 TEST_F(LocalExecutorTest, AnEmptyStepIsAnswered) {
   ExecutorDriver driver(*checkpoint_, {});
   const StepResult result = driver.Run({.step_id = driver.next_step_id()});
