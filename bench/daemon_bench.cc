@@ -33,6 +33,7 @@ constexpr int32_t kOutputTokens = 96;
 constexpr int32_t kContextTokens = 8192;
 constexpr int32_t kLongPromptTokens = 8000;
 constexpr int32_t kStreams = 16;
+constexpr int32_t kStreamTokens = 256;
 
 class EndSink final : public OutputSink {
  public:
@@ -68,21 +69,6 @@ class Gaps final {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<int64_t> gaps_ns_;
-};
-
-class GapSink final : public OutputSink {
- public:
-  explicit GapSink(Gaps& gaps) : gaps_(gaps) {}
-  void OnOutput(SequenceOutput output) override {
-    if (output.tokens.empty()) return;
-    const int64_t now_ns = gaps_.now_ns();
-    if (last_ns_) gaps_.Add(now_ns - *last_ns_);
-    last_ns_ = now_ns;
-  }
-
- private:
-  Gaps& gaps_;
-  std::optional<int64_t> last_ns_;
 };
 
 double PercentileMs(std::vector<int64_t> values_ns, double share) {
@@ -123,13 +109,37 @@ void SubmitOrAbort(EngineThread& engine, Request request, std::shared_ptr<Output
   if (!engine.Submit(std::move(request), std::move(sink)).ok()) std::abort();
 }
 
-// Streams that go on until the engine is gone; the gaps of their beginning are not counted.
+// Tells the gaps of one stream, and begins the next when it is over: so the streams stay as long as
+// they are, on average.
+class Stream final : public OutputSink {
+ public:
+  Stream(EngineThread& engine, Gaps& gaps) : engine_(engine), gaps_(gaps) {}
+
+  static void Start(EngineThread& engine, Gaps& gaps, int32_t index, int32_t tokens_max) {
+    // Refused once the engine is about to go.
+    (void)engine.Submit(MakeRequest(index, kPromptTokens, tokens_max),
+                        std::make_shared<Stream>(engine, gaps));
+  }
+
+  void OnOutput(SequenceOutput output) override {
+    const int64_t now_ns = gaps_.now_ns();
+    if (last_ns_ && !output.tokens.empty()) gaps_.Add(now_ns - *last_ns_);
+    last_ns_ = now_ns;
+    if (output.finish == FinishReason::kLength) Start(engine_, gaps_, 0, kStreamTokens);
+  }
+
+ private:
+  EngineThread& engine_;
+  Gaps& gaps_;
+  std::optional<int64_t> last_ns_;
+};
+
+// They are of all lengths from the start; what comes before is not counted.
 void StartStreams(EngineThread& engine, Gaps& gaps) {
   for (int32_t i = 0; i < kStreams; ++i) {
-    SubmitOrAbort(engine, MakeRequest(i, kPromptTokens, kContextTokens - kPromptTokens),
-                  std::make_shared<GapSink>(gaps));
+    Stream::Start(engine, gaps, i, (i + 1) * kStreamTokens / kStreams);
   }
-  gaps.Take(kStreams * 32);
+  gaps.Take(kStreams * kStreamTokens);
 }
 
 void Decode(benchmark::State& state) {
@@ -182,7 +192,7 @@ void LongPrompt(benchmark::State& state) {
     const auto engine = OpenEngine(*checkpoint, 2, target_ms, clock);
     gaps.Take(0);
     StartStreams(*engine, gaps);
-    const double alone_ms = PercentileMs(gaps.Take(kStreams * 100), 0.99);
+    const double alone_ms = PercentileMs(gaps.Take(kStreams * kStreamTokens), 0.99);
     std::latch ended(1);
     const int64_t begin_ns = clock.NowNs();
     SubmitOrAbort(*engine, MakeRequest(0, kLongPromptTokens, 1), std::make_shared<EndSink>(ended));

@@ -89,6 +89,12 @@ std::string NameFromPath(const std::string& path) {
   return name.empty() ? "model" : name;
 }
 
+TenantSource TenantSourceOf(const v1::Config& config) {
+  const std::string& tenants = config.server().tenants();
+  if (tenants == "api_key") return TenantSource::kApiKey;
+  return tenants == "header" ? TenantSource::kHeader : TenantSource::kNone;
+}
+
 EngineOptions EngineOptionsOf(const v1::Config& config) {
   const v1::SchedulerConfig& scheduler = config.scheduler();
   const auto thousandths = [](double weight) {
@@ -97,16 +103,11 @@ EngineOptions EngineOptionsOf(const v1::Config& config) {
   return {.sequences_max = scheduler.sequences_max(),
           .queue_max = scheduler.queue_max(),
           .queue_tokens_max = scheduler.queue_tokens_max(),
+          .tenants_leave_room = TenantSourceOf(config) != TenantSource::kNone,
           .itl_target_ns = static_cast<int64_t>(scheduler.itl_target_ms() * 1e6),
           .weights = {.decode = thousandths(scheduler.output_token_weight()),
                       .cached = thousandths(scheduler.cached_token_weight())},
           .prefix_cache = config.kv().prefix_cache()};
-}
-
-TenantSource TenantSourceOf(const v1::Config& config) {
-  const std::string& tenants = config.server().tenants();
-  if (tenants == "api_key") return TenantSource::kApiKey;
-  return tenants == "header" ? TenantSource::kHeader : TenantSource::kNone;
 }
 
 struct LoadedExecutor {

@@ -39,6 +39,9 @@ namespace {
 constexpr double kNsPerSecond = 1e9;
 // So many have to be served under load before their rate is told to anybody.
 constexpr uint64_t kServedKnown = 8;
+// A tenant may have so many times the room that is left: three quarters of it alone, two of them
+// three sevenths each.
+constexpr int64_t kTenantRoom = 3;
 
 Histogram MakeHistogram(std::vector<double> bounds) {
   Histogram histogram;
@@ -280,6 +283,14 @@ void EngineCore::Accept(const SubmittedRequest& submitted) {
 Status EngineCore::Admissible(const Request& request) const {
   if (draining()) return Unavailable("the engine is shutting down");
   RETURN_IF_ERROR(Validate(request, options_.limits));
+  RETURN_IF_ERROR(HasRoom(request));
+  return MeetsDeadline(request);
+}
+
+// Bounded by sequences and by tokens. Where there are tenants, each leaves room for others: the
+// dynamic thresholds of Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory
+// Packet Switches" (1998). So a newcomer finds a place, however much one of them sends.
+Status EngineCore::HasRoom(const Request& request) const {
   const int64_t places = int64_t{options_.sequences_max} + options_.queue_max;
   if (sequences_live_ + request.sequences > places) {
     return ResourceExhausted("{} sequences run or wait and {} more were asked for, {} are the most",
@@ -291,7 +302,23 @@ Status EngineCore::Admissible(const Request& request) const {
     return ResourceExhausted("{} tokens wait and {} more were sent, {} are the most",
                              tokens_waiting, tokens, options_.queue_tokens_max);
   }
-  return MeetsDeadline(request);
+  if (!options_.tenants_leave_room) return OkStatus();
+  const RequestQueue::Holding held = scheduler_.HeldBy(request.tenant);
+  const int64_t places_free = places - sequences_live_;
+  if (held.sequences + request.sequences > kTenantRoom * places_free) {
+    return ResourceExhausted(
+        "{} sequences of this tenant run or wait and {} more were asked for; {} places are left "
+        "for all, and a tenant may have {} times as many as are left",
+        held.sequences, request.sequences, places_free, kTenantRoom);
+  }
+  const int64_t tokens_left = options_.queue_tokens_max - tokens_waiting;
+  if (held.tokens_waiting > 0 && held.tokens_waiting + tokens > kTenantRoom * tokens_left) {
+    return ResourceExhausted(
+        "{} tokens of this tenant wait and {} more were sent; {} are left for all, and of a tenant "
+        "may wait {} times as many as are left",
+        held.tokens_waiting, tokens, tokens_left, kTenantRoom);
+  }
+  return OkStatus();
 }
 
 // Whether its turn to begin comes before its deadline, as fast as others were served lately.

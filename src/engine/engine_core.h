@@ -35,6 +35,7 @@ struct EngineCoreOptions {
   int32_t sequences_max = 64;
   int32_t queue_max = 256;
   int64_t queue_tokens_max = 1 << 20;  // of those that wait, unless one waits alone
+  bool tenants_leave_room = false;     // see EngineOptions
   int64_t itl_target_ns = 0;           // between two tokens of a sequence; 0: none
   ServiceWeights weights;
   RequestLimits limits;
@@ -105,6 +106,7 @@ class EngineCore final {
   std::optional<FinishReason> ReasonAfter(const Sequence& sequence, TokenId token) const;
   void Accept(const SubmittedRequest& submitted);
   Status Admissible(const Request& request) const;
+  Status HasRoom(const Request& request) const;
   Status MeetsDeadline(const Request& request) const;
   void CountBacklog(int64_t elapsed_ns, uint64_t served);
   void Refuse(const SubmittedRequest& submitted, const Status& status);

@@ -11,6 +11,8 @@ struct EngineOptions {
   int32_t sequences_max = 64;          // run at once; the executor's own limit applies as well
   int32_t queue_max = 256;             // sequences that may wait besides those that run
   int64_t queue_tokens_max = 1 << 20;  // of those that wait, unless one waits alone
+  // Requests are of more than one tenant: none may take all places, nor all tokens that may wait.
+  bool tenants_leave_room = false;
   int64_t itl_target_ns = 0;           // between two tokens of a sequence; 0: none
   ServiceWeights weights;              // what is a fair share
   bool prefix_cache = true;

@@ -40,6 +40,7 @@ EngineCoreOptions CoreOptions(const EngineOptions& options, const RequestLimits&
   return EngineCoreOptions{.sequences_max = options.sequences_max,
                            .queue_max = options.queue_max,
                            .queue_tokens_max = options.queue_tokens_max,
+                           .tenants_leave_room = options.tenants_leave_room,
                            .itl_target_ns = options.itl_target_ns,
                            .weights = options.weights,
                            .limits = limits,

@@ -209,6 +209,17 @@ int64_t RequestQueue::SequencesBefore(int32_t priority, std::string_view tenant)
   return before;
 }
 
+RequestQueue::Holding RequestQueue::HeldBy(std::string_view tenant) const {
+  Holding held;
+  for (const auto& [priority, priority_class] : classes_) {
+    const auto found = priority_class.accounts.find(tenant);
+    if (found == priority_class.accounts.end()) continue;
+    held.sequences += found->second.sequences;
+    held.tokens_waiting += found->second.tokens_waiting;
+  }
+  return held;
+}
+
 Status RequestQueue::CheckIntegrity() const {
   int32_t size = 0;
   int64_t tokens = 0;
@@ -222,7 +233,13 @@ Status RequestQueue::CheckIntegrity() const {
       sequences += account.sequences;
       accounts_waiting += account.waiting.empty() ? 0 : 1;
       accounts_active += account.sequences == 0 ? 0 : 1;
-      for (const Sequence* sequence : account.waiting) tokens += sequence->tokens_total();
+      int64_t tokens_waiting = 0;
+      for (const Sequence* sequence : account.waiting) tokens_waiting += sequence->tokens_total();
+      if (tokens_waiting != account.tokens_waiting) {
+        return Internal("a tenant of priority {} has {} tokens waiting, {} counted", priority,
+                        tokens_waiting, account.tokens_waiting);
+      }
+      tokens += tokens_waiting;
     }
     if (waiting != priority_class.sequences_waiting || sequences != priority_class.sequences ||
         waiting > sequences || sequences == 0 ||
@@ -264,6 +281,7 @@ void RequestQueue::Insert(Sequence& sequence) {
   CHECK(account.waiting.insert(&sequence).second, "sequence {} waits already", sequence.id().value);
   ++account.priority_class.sequences_waiting;
   ++size_;
+  account.tokens_waiting += sequence.tokens_total();
   tokens_ += sequence.tokens_total();
 }
 
@@ -273,6 +291,7 @@ void RequestQueue::Remove(Sequence& sequence) {
   if (account.waiting.empty()) std::erase(account.priority_class.accounts_waiting, &account);
   --account.priority_class.sequences_waiting;
   --size_;
+  account.tokens_waiting -= sequence.tokens_total();
   tokens_ -= sequence.tokens_total();
 }
 

@@ -67,6 +67,12 @@ class RequestQueue final {
   // How many that wait would be served before a new one of this tenant, if those of other tenants
   // take turns with it.
   int64_t SequencesBefore(int32_t priority, std::string_view tenant) const;
+  // What a tenant has here, of all priorities.
+  struct Holding {
+    int64_t sequences = 0;  // that wait or run
+    int64_t tokens_waiting = 0;
+  };
+  Holding HeldBy(std::string_view tenant) const;
 
   // INTERNAL where counts and lists disagree.
   Status CheckIntegrity() const;

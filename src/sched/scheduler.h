@@ -86,6 +86,7 @@ class Scheduler final {
   int64_t SequencesBefore(int32_t priority, std::string_view tenant) const {
     return queue_.SequencesBefore(priority, tenant);
   }
+  RequestQueue::Holding HeldBy(std::string_view tenant) const { return queue_.HeldBy(tenant); }
   int32_t steps_in_flight() const { return steps_in_flight_; }
   uint64_t preemptions() const { return preemptions_; }
   // Rows submitted so far, and those that buckets add to them.
@@ -136,7 +137,7 @@ class Scheduler final {
   int32_t steps_in_flight_ = 0;
   int64_t steps_built_ = 0;
   double newest_step_ns_ = 0.0;  // how long it is expected to take; 0: not known
-  int64_t builds_ = 0;  // those that gave no step counted too
+  int64_t builds_ = 0;           // those that gave no step counted too
   StepKind last_kind_ = StepKind::kMixed;
   size_t decodes_ = 0;         // of the step that is built
   double step_time_ns_ = 0.0;  // within which it is to end

@@ -30,6 +30,7 @@ struct TenantAccount {
   PriorityClass& priority_class;
   int64_t served = 0;     // in thousandths of a token, as ServiceWeights
   int32_t sequences = 0;  // that wait or run
+  int64_t tokens_waiting = 0;
   absl::btree_set<Sequence*, InOrder> waiting;
 };
 

@@ -70,8 +70,11 @@ void Clients::Submit(SimCall call, int64_t now_ns, EngineInputs& inputs) {
   added->steps_before = device_.counts().steps;
   added->work_before = work_ended_;
   work_total_ += WorkOf(request);
-  added->had_place = sequences_live_ <= engine_.sequences_max + engine_.queue_max &&
-                     work_total_ - work_ended_ <= engine_.queue_tokens_max;
+  // Of three quarters even a tenant that leaves room for others may have all.
+  const double share = engine_.tenants_leave_room ? 0.75 : 1.0;
+  added->had_place = sequences_live_ <= share * (engine_.sequences_max + engine_.queue_max) &&
+                     static_cast<double>(work_total_ - work_ended_) <=
+                         share * static_cast<double>(engine_.queue_tokens_max);
   if (call.cancel_ns) cancels_.emplace(*call.cancel_ns, id);
   if (request.deadline_ns > 0) deadlines_.emplace(request.deadline_ns, id);
   inputs.submitted.push_back({call.request, now_ns});

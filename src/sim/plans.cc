@@ -52,6 +52,7 @@ EngineCoreOptions DrawEngine(Random& random, const SimExecutorOptions& device) {
   engine.sequences_max = random.Between(1, 12);
   engine.queue_max = random.Pick({2, 12, 100, 100});
   engine.queue_tokens_max = random.Pick<int64_t>({60, 600, 1 << 20, 1 << 20});
+  engine.tenants_leave_room = random.Chance(0.3);
   engine.itl_target_ns = random.Pick<int64_t>({0, 0, 1'100'000, 3'000'000});
   engine.limits = {.vocab_size = device.vocab_size,
                    .context_tokens_max = random.Between(4, 90),

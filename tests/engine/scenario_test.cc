@@ -191,6 +191,8 @@ class Scenario final {
         options_.queue_max = number();
       else if (key == "queue_tokens_max")
         options_.queue_tokens_max = number();
+      else if (key == "tenants_leave_room")
+        options_.tenants_leave_room = value == "yes";
       else if (key == "itl_target_us")
         options_.itl_target_ns = int64_t{number()} * 1000;
       else if (key == "step_us")
