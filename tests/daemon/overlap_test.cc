@@ -18,6 +18,7 @@ struct OverlapSetting {
   int32_t tokens_max = 64;
   int32_t blocks = 256;
   bool prefix_cache = true;
+  int64_t itl_target_ns = 0;
 };
 
 struct OverlapOutcome {
@@ -70,7 +71,9 @@ class Overlap : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(executor.ok()) << executor.status();
     const SteadyClock clock;
     const int32_t vocab_size = checkpoint_->spec().vocab_size;
-    auto engine = EngineThread::Create({.sequences_max = 8, .prefix_cache = setting.prefix_cache},
+    auto engine = EngineThread::Create({.sequences_max = 8,
+                                        .itl_target_ns = setting.itl_target_ns,
+                                        .prefix_cache = setting.prefix_cache},
                                        {.vocab_size = vocab_size, .context_tokens_max = 160},
                                        *std::move(executor), clock);
     EXPECT_TRUE(engine.ok()) << engine.status();
@@ -103,13 +106,15 @@ TEST_P(Overlap, TokensAreThoseOfOneStepAtATime) {
     EXPECT_TRUE(reason == FinishReason::kStop || reason == FinishReason::kLength);
   }
   EXPECT_GT(expected.stats.requests_stop, 0U);
-  // Roomy; chunks everywhere; a pool for two sequences, so that they are preempted; no cache.
+  // Roomy; chunks everywhere; a pool for two sequences, so that they are preempted; no cache;
+  // prompts in the smallest chunks, for want of time.
   const std::vector<OverlapSetting> settings = {
       {.steps_in_flight = 2},
       {.steps_in_flight = 2, .tokens_max = 9},
       {.steps_in_flight = 1, .blocks = 24},
       {.steps_in_flight = 2, .blocks = 24},
       {.steps_in_flight = 3, .tokens_max = 17, .blocks = 24, .prefix_cache = false},
+      {.steps_in_flight = 2, .itl_target_ns = 1},
   };
   for (const OverlapSetting& setting : settings) {
     SCOPED_TRACE(fmt::format("{} steps of {} tokens, {} blocks", setting.steps_in_flight,
