@@ -1,11 +1,21 @@
 // Attention over one chunk of positions, as a template over Lanes for every instruction set;
-// internal linkage, as in lanes.h. A chunk is aligned to absolute positions, so what is computed
-// for one query depends only on its position: never on the other queries of the call, the rows of
-// the step, or the size of a KV block.
+// internal linkage, as in lanes.h. A chunk is aligned to absolute positions, and every score and
+// every output is one chain of multiply-adds in a fixed order, so what is computed for one query
+// depends only on its position: never on the other queries of the call, the rows of the step, or
+// the size of a KV block.
+//
+// Scores: lanes are positions; the chain runs over the head's elements. Keys lie that way in
+// memory, eight positions together. Sums of values: lanes are elements; the chain runs over the
+// positions.
 #pragma once
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/lanes.h"
@@ -14,88 +24,136 @@
 namespace polysil::kernels {
 namespace {
 
-// Positions whose keys or values are widened to float at a time: they stay in the first-level
-// cache.
-constexpr int32_t kStripPositions = 32;
 constexpr float kNothingSeen = -__builtin_inff();
+// Positions whose values stay in the first-level cache while all queries add them.
+constexpr int32_t kStripPositions = 64;
+// A tile has so many sixteens of sums in registers: queries by sixteens of positions or elements.
+constexpr int kTileSixteens = kRegisterFloats == 16 ? 12 : 6;
 
-// Row of `head_size` floats or halves to `padded` floats, zeros behind.
-[[gnu::always_inline]] inline void WidenRow(const std::byte* from, bool halves, int32_t head_size,
-                                            int32_t padded, float* to) {
-  int32_t i = 0;
-  if (halves) {
-    const auto* row = reinterpret_cast<const uint16_t*>(from);
-    for (; i + 16 <= head_size; i += 16) LoadHalves<16>(row + i).Store(to + i);
-    for (; i < head_size; ++i) to[i] = HalfToFloat(row[i]);
-  } else {
-    std::memcpy(to, from, static_cast<size_t>(head_size) * sizeof(float));
-    i = head_size;
+// Keys or values as they lie in memory.
+struct Halves {
+  using Element = uint16_t;
+  [[gnu::always_inline]] static Sixteen Load(const uint16_t* from) { return LoadHalves<16>(from); }
+  // Lanes 0..7 and lanes 8..15.
+  [[gnu::always_inline]] static Sixteen Load(const uint16_t* low, const uint16_t* high) {
+    Sixteen lanes;
+#if defined(__AVX512F__)
+    const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(low));
+    const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i*>(high));
+    lanes.part[0] = _mm512_cvtph_ps(_mm256_set_m128i(second, first));
+#elif defined(__F16C__)
+    lanes.part[0] = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low)));
+    lanes.part[1] = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(high)));
+#else
+    float values[16];
+    for (int i = 0; i < 8; ++i) values[i] = HalfToFloat(low[i]);
+    for (int i = 0; i < 8; ++i) values[i + 8] = HalfToFloat(high[i]);
+    lanes = Sixteen::Load(values);
+#endif
+    return lanes;
   }
-  for (; i < padded; ++i) to[i] = 0.0F;
+  static float Widen(uint16_t element) {
+    return HalfToFloat(element);
+  }
+};
+struct Singles {
+  using Element = float;
+  [[gnu::always_inline]] static Sixteen Load(const float* from) { return Sixteen::Load(from); }
+  [[gnu::always_inline]] static Sixteen Load(const float* low, const float* high) {
+    float values[16];
+    std::memcpy(values, low, 8 * sizeof(float));
+    std::memcpy(values + 8, high, 8 * sizeof(float));
+    return Sixteen::Load(values);
+  }
+  static float Widen(float element) { return element; }
+};
+
+template <typename Kind>
+const typename Kind::Element* GroupOf(const std::byte* const* groups, int32_t position) {
+  return reinterpret_cast<const typename Kind::Element*>(
+      groups[static_cast<uint32_t>(position) / kKeyGroup]);
 }
 
-// Asks for the rows of positions [begin, end): blocks lie anywhere, and the hardware cannot guess
+// Asks for the groups of positions [begin, end): blocks lie anywhere, and the hardware cannot guess
 // them.
-void PrefetchRows(const AttentionChunk& chunk, const std::byte* const* rows, int32_t begin,
-                  int32_t end) {
-  const int64_t row_bytes = int64_t{chunk.head_size} * (chunk.halves ? 2 : 4);
-  for (int32_t p = begin; p < end; ++p) {
-    for (int64_t at = 0; at < row_bytes; at += 64) __builtin_prefetch(rows[p] + at);
-  }
-}
-
-void WidenStrip(const AttentionChunk& chunk, const std::byte* const* rows, int32_t begin,
-                int32_t end, float* strip) {
-  const int32_t padded = PaddedHeadSize(chunk.head_size);
-  for (int32_t p = begin; p < end; ++p) {
-    WidenRow(rows[p], chunk.halves, chunk.head_size, padded, strip + (p - begin) * padded);
-  }
-}
-
-// q . keys of kKeys positions that follow each other in the strip.
-template <int kKeys>
-[[gnu::always_inline]] inline void Dots(const float* q, const float* keys, int32_t padded,
-                                        Sixteen* dots) {
-#pragma GCC unroll 4
-  for (int i = 0; i < kKeys; ++i) dots[i] = Sixteen::Load(q) * Sixteen::Load(keys + i * padded);
-  for (int32_t d = 16; d < padded; d += 16) {
-    const Sixteen part = Sixteen::Load(q + d);
-#pragma GCC unroll 4
-    for (int i = 0; i < kKeys; ++i) {
-      dots[i] = dots[i] + part * Sixteen::Load(keys + i * padded + d);
+void PrefetchGroups(const AttentionChunk& chunk, const std::byte* const* groups, int32_t begin,
+                    int32_t end) {
+  const int64_t group_bytes = int64_t{kKeyGroup} * chunk.head_size * (chunk.halves ? 2 : 4);
+  for (int32_t p = begin / kKeyGroup * kKeyGroup; p < end; p += kKeyGroup) {
+    for (int64_t at = 0; at < group_bytes; at += 64) {
+      __builtin_prefetch(groups[p / kKeyGroup] + at);
     }
   }
 }
 
-// scores[p] = scale * (q . key p), capped, for positions [begin, end) of the strip that the query
-// sees.
-void ScoreStrip(const AttentionChunk& chunk, const float* q, const float* strip,
-                int32_t strip_begin, int32_t begin, int32_t end, float* scores) {
+// scores[i][p] = scale * (q i . key p) for kQueries queries and 16 * kSixteens positions from
+// `begin` on, a multiple of 16. Those of a last group that does not exist repeat the one before.
+template <typename Kind, int kQueries, int kSixteens>
+[[gnu::always_inline]] inline void ScoreTile(const AttentionChunk& chunk, const float* q,
+                                             int32_t begin, int32_t end, float* scores) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
-  const float* keys = strip + (begin - strip_begin) * padded;
-  int32_t p = begin;
-  for (; p + 4 <= end; p += 4, keys += 4 * padded) {
-    Sixteen dots[4];
-    Dots<4>(q, keys, padded, dots);
-    *reinterpret_cast<FourFloats*>(scores + p) = SumFour(dots) * chunk.scale;
+  const typename Kind::Element* low[kSixteens];
+  const typename Kind::Element* high[kSixteens];
+  for (int s = 0; s < kSixteens; ++s) {
+    const int32_t position = begin + 16 * s;
+    low[s] = GroupOf<Kind>(chunk.keys, position);
+    high[s] = position + kKeyGroup < end ? GroupOf<Kind>(chunk.keys, position + kKeyGroup) : low[s];
   }
-  for (; p < end; ++p, keys += padded) {
-    Sixteen dot;
-    Dots<1>(q, keys, padded, &dot);
-    scores[p] = Sum(dot) * chunk.scale;
+  Sixteen sums[kQueries][kSixteens];
+#pragma GCC unroll 12
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 12
+    for (int s = 0; s < kSixteens; ++s) sums[i][s] = Sixteen::Broadcast(0.0F);
   }
-  if (chunk.softcap > 0.0F) SoftCapRow(scores + begin, chunk.softcap, end - begin);
+  for (int32_t d = 0; d < chunk.head_size; ++d) {
+#pragma GCC unroll 12
+    for (int s = 0; s < kSixteens; ++s) {
+      const Sixteen key = Kind::Load(low[s] + d * kKeyGroup, high[s] + d * kKeyGroup);
+#pragma GCC unroll 12
+      for (int i = 0; i < kQueries; ++i) {
+        sums[i][s] = MultiplyAdd(Sixteen::Broadcast(q[i * padded + d]), key, sums[i][s]);
+      }
+    }
+  }
+  const Sixteen scale = Sixteen::Broadcast(chunk.scale);
+#pragma GCC unroll 12
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 12
+    for (int s = 0; s < kSixteens; ++s) {
+      (sums[i][s] * scale).Store(scores + i * kAttentionChunk + begin + 16 * s);
+    }
+  }
 }
 
-// Turns scores [begin, end) into exp(score - largest); the others of the chunk into 0. Returns the
-// largest and the sum, which runs over the chunk's sixteens from its start.
+// Positions [begin, end), begin a multiple of 16, for kQueries queries.
+template <typename Kind, int kQueries>
+void ScoreQueries(const AttentionChunk& chunk, const float* q, int32_t begin, int32_t end,
+                  float* scores) {
+  constexpr int kSixteens = kTileSixteens / kQueries;
+  int32_t p = begin;
+  if constexpr (kSixteens > 1) {
+    for (; p + 16 * (kSixteens - 1) < end; p += 16 * kSixteens) {
+      PrefetchGroups(chunk, chunk.keys, p + 16 * kSixteens,
+                     p + 32 * kSixteens < end ? p + 32 * kSixteens : end);
+      ScoreTile<Kind, kQueries, kSixteens>(chunk, q, p, end, scores);
+    }
+  }
+  for (; p < end; p += 16) ScoreTile<Kind, kQueries, 1>(chunk, q, p, end, scores);
+}
+
+// Turns scores [begin, end) into exp(score - largest); the others of their sixteens into 0. Returns
+// the largest and the sum, which runs over the chunk's sixteens from its start.
 void SoftmaxChunk(float* scores, int32_t begin, int32_t end, float* largest, float* total) {
-  float top = scores[begin];
-  for (int32_t p = begin + 1; p < end; ++p) top = scores[p] > top ? scores[p] : top;
   const int32_t first = begin / 16 * 16;
   const int32_t last = (end + 15) / 16 * 16;
   for (int32_t p = first; p < begin; ++p) scores[p] = kNothingSeen;
   for (int32_t p = end; p < last; ++p) scores[p] = kNothingSeen;
+  Sixteen tops = Sixteen::Broadcast(kNothingSeen);
+  for (int32_t p = first; p < last; p += 16) tops = Max(Sixteen::Load(scores + p), tops);
+  float lanes[16];
+  tops.Store(lanes);
+  float top = lanes[0];
+  for (int i = 1; i < 16; ++i) top = lanes[i] > top ? lanes[i] : top;
   const Sixteen shift = Sixteen::Broadcast(top);
   Sixteen sums = Sixteen::Broadcast(0.0F);
   for (int32_t p = first; p < last; p += 16) {
@@ -107,33 +165,114 @@ void SoftmaxChunk(float* scores, int32_t begin, int32_t end, float* largest, flo
   *total = Sum(sums);
 }
 
-// sums[d] += weight[p] * value p [d] over positions [begin, end) in rising order, kParts sixteens
-// of d.
-template <int kSixteens>
-[[gnu::always_inline]] inline void AddValues(const float* weights, const float* strip,
-                                             int32_t padded, int32_t strip_begin, int32_t begin,
-                                             int32_t end, float* sums) {
-  Sixteen total[kSixteens];
-  for (int i = 0; i < kSixteens; ++i) total[i] = Sixteen::Load(sums + i * 16);
-  for (int32_t p = begin; p < end; ++p) {
-    const float* value = strip + (p - strip_begin) * padded;
-    const Sixteen weight = Sixteen::Broadcast(weights[p]);
-    for (int i = 0; i < kSixteens; ++i) {
-      total[i] = total[i] + weight * Sixteen::Load(value + i * 16);
+// sums[i][d] += weight[i][p] * value p [d] over positions [begin, end) in rising order, for
+// kQueries queries and kSixteens sixteens of d.
+template <typename Kind, int kQueries, int kSixteens>
+[[gnu::always_inline]] inline void AddTile(const AttentionChunk& chunk, const float* weights,
+                                           int32_t d, int32_t begin, int32_t end, float* sums) {
+  const int32_t padded = PaddedHeadSize(chunk.head_size);
+  Sixteen totals[kQueries][kSixteens];
+#pragma GCC unroll 12
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 12
+    for (int s = 0; s < kSixteens; ++s) {
+      totals[i][s] = Sixteen::Load(sums + i * padded + d + 16 * s);
     }
   }
-  for (int i = 0; i < kSixteens; ++i) total[i].Store(sums + i * 16);
+  const float* weight = weights + begin;
+  for (int32_t p = begin; p < end;) {
+    const int32_t in_group = p & (kKeyGroup - 1);
+    const typename Kind::Element* row =
+        GroupOf<Kind>(chunk.values, p) + in_group * chunk.head_size + d;
+    const int32_t stop = p - in_group + kKeyGroup < end ? p - in_group + kKeyGroup : end;
+    for (; p < stop; ++p, row += chunk.head_size, ++weight) {
+#pragma GCC unroll 12
+      for (int s = 0; s < kSixteens; ++s) {
+        const Sixteen value = Kind::Load(row + 16 * s);
+#pragma GCC unroll 12
+        for (int i = 0; i < kQueries; ++i) {
+          totals[i][s] =
+              MultiplyAdd(Sixteen::Broadcast(weight[i * kAttentionChunk]), value, totals[i][s]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 12
+    for (int s = 0; s < kSixteens; ++s) totals[i][s].Store(sums + i * padded + d + 16 * s);
+  }
 }
 
-void AddValueStrip(const float* weights, const float* strip, int32_t padded, int32_t strip_begin,
-                   int32_t begin, int32_t end, float* sums) {
+// The elements behind the last whole sixteen.
+template <typename Kind>
+void AddRest(const AttentionChunk& chunk, const float* weights, int32_t queries, int32_t d_begin,
+             int32_t begin, int32_t end, float* sums) {
+  const int32_t padded = PaddedHeadSize(chunk.head_size);
+  for (int32_t i = 0; i < queries; ++i) {
+    for (int32_t p = begin; p < end; ++p) {
+      const typename Kind::Element* row =
+          GroupOf<Kind>(chunk.values, p) + p % kKeyGroup * chunk.head_size;
+      for (int32_t d = d_begin; d < chunk.head_size; ++d) {
+        float& sum = sums[i * padded + d];
+        sum = __builtin_fmaf(weights[i * kAttentionChunk + p], Kind::Widen(row[d]), sum);
+      }
+    }
+  }
+}
+
+// Positions [begin, end) for kQueries queries that all see them.
+template <typename Kind, int kQueries>
+void AddValues(const AttentionChunk& chunk, const float* weights, int32_t begin, int32_t end,
+               float* sums) {
+  if (begin >= end) return;
+  constexpr int kSixteens = kTileSixteens / kQueries;
   int32_t d = 0;
-  for (; d + 64 <= padded; d += 64) {
-    AddValues<4>(weights, strip + d, padded, strip_begin, begin, end, sums + d);
+  for (; d + 16 * kSixteens <= chunk.head_size; d += 16 * kSixteens) {
+    AddTile<Kind, kQueries, kSixteens>(chunk, weights, d, begin, end, sums);
   }
-  for (; d < padded; d += 16) {
-    AddValues<1>(weights, strip + d, padded, strip_begin, begin, end, sums + d);
+  for (; d + 16 <= chunk.head_size; d += 16) {
+    AddTile<Kind, kQueries, 1>(chunk, weights, d, begin, end, sums);
   }
+  if (d < chunk.head_size) AddRest<Kind>(chunk, weights, kQueries, d, begin, end, sums);
+}
+
+// Queries [first, first + kQueries) over positions [begin, end), of which each may see a part only:
+// what all see together, the rest one by one.
+template <typename Kind, int kQueries>
+void AddSeenValues(const AttentionChunk& chunk, int32_t first, const float* scores, int32_t begin,
+                   int32_t end, float* all_sums) {
+  const int32_t padded = PaddedHeadSize(chunk.head_size);
+  const float* weights = scores + first * kAttentionChunk;
+  float* sums = all_sums + first * padded;
+  const int32_t* begins = chunk.begins + first;
+  const int32_t* ends = chunk.ends + first;
+  int32_t common_begin = begin;
+  int32_t common_end = end;
+  for (int i = 0; i < kQueries; ++i) {
+    common_begin = begins[i] > common_begin ? begins[i] : common_begin;
+    common_end = ends[i] < common_end ? ends[i] : common_end;
+  }
+  if (common_end < common_begin) common_end = common_begin;
+  const auto add_alone = [&](int i, int32_t from, int32_t to) {
+    AddValues<Kind, 1>(chunk, weights + i * kAttentionChunk, from > begins[i] ? from : begins[i],
+                       to < ends[i] ? to : ends[i], sums + i * padded);
+  };
+  for (int i = 0; i < kQueries; ++i) add_alone(i, begin, common_begin);
+  AddValues<Kind, kQueries>(chunk, weights, common_begin, common_end, sums);
+  for (int i = 0; i < kQueries; ++i) add_alone(i, common_end, end);
+}
+
+// Calls visit(integral constant, first query) for tiles of queries: large ones, then what is left.
+template <typename Visit>
+[[gnu::always_inline]] inline void ForQueryTiles(int32_t queries, const Visit& visit) {
+  int32_t i = 0;
+  if constexpr (kTileSixteens == 12) {
+    for (; i + 12 <= queries; i += 12) visit(std::integral_constant<int, 12>(), i);
+  }
+  for (; i + 6 <= queries; i += 6) visit(std::integral_constant<int, 6>(), i);
+  for (; i + 3 <= queries; i += 3) visit(std::integral_constant<int, 3>(), i);
+  for (; i < queries; ++i) visit(std::integral_constant<int, 1>(), i);
 }
 
 // Positions of the chunk that any query sees.
@@ -150,49 +289,38 @@ Span SeenPositions(const AttentionChunk& chunk) {
   return span;
 }
 
-void AttendChunk(const AttentionChunk& chunk, float* scratch, const AttentionPartials& partials) {
+template <typename Kind>
+void AttendChunkOf(const AttentionChunk& chunk, float* scores, const AttentionPartials& partials) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
-  float* strip = scratch;
-  float* scores = scratch + kStripPositions * padded;  // [queries, kAttentionChunk]
   const Span span = SeenPositions(chunk);
-  // Few queries leave little to do between two strips: short ones keep memory busy all the time.
-  const int32_t positions = chunk.queries <= 4 ? kStripPositions / 4 : kStripPositions;
-  const auto strip_end = [&](int32_t begin) {
-    return begin + positions < span.end ? begin + positions : span.end;
-  };
-  const auto for_strips = [&](const std::byte* const* rows, const auto& visit) {
-    for (int32_t begin = span.begin; begin < span.end; begin += positions) {
-      const int32_t end = strip_end(begin);
-      if (end < span.end) {
-        PrefetchRows(chunk, rows, end, strip_end(end));
-      } else if (rows == chunk.keys) {
-        PrefetchRows(chunk, chunk.values, span.begin, strip_end(span.begin));
-      }
-      WidenStrip(chunk, rows, begin, end, strip);
-      for (int32_t i = 0; i < chunk.queries; ++i) {
-        const int32_t seen_begin = chunk.begins[i] > begin ? chunk.begins[i] : begin;
-        const int32_t seen_end = chunk.ends[i] < end ? chunk.ends[i] : end;
-        if (seen_begin < seen_end) visit(i, begin, seen_begin, seen_end);
-      }
-    }
-  };
-  PrefetchRows(chunk, chunk.keys, span.begin, strip_end(span.begin));
-  for_strips(chunk.keys, [&](int32_t i, int32_t strip_begin, int32_t begin, int32_t end) {
-    ScoreStrip(chunk, chunk.q + i * padded, strip, strip_begin, begin, end,
-               scores + i * kAttentionChunk);
+  const int32_t first = span.begin / 16 * 16;
+  ForQueryTiles(chunk.queries, [&](auto queries, int32_t i) {
+    ScoreQueries<Kind, queries>(chunk, chunk.q + i * padded, first, span.end,
+                                scores + i * kAttentionChunk);
   });
+  PrefetchGroups(chunk, chunk.values, span.begin, span.end);
   for (int32_t i = 0; i < chunk.queries; ++i) {
     std::memset(partials.sums + i * padded, 0, static_cast<size_t>(padded) * sizeof(float));
     partials.largest[i] = kNothingSeen;
     partials.totals[i] = 0.0F;
-    if (chunk.begins[i] >= chunk.ends[i]) continue;
-    SoftmaxChunk(scores + i * kAttentionChunk, chunk.begins[i], chunk.ends[i], partials.largest + i,
-                 partials.totals + i);
+    const int32_t begin = chunk.begins[i];
+    const int32_t end = chunk.ends[i];
+    if (begin >= end) continue;
+    float* row = scores + i * kAttentionChunk;
+    if (chunk.softcap > 0.0F) SoftCapRow(row + begin, chunk.softcap, end - begin);
+    SoftmaxChunk(row, begin, end, partials.largest + i, partials.totals + i);
   }
-  for_strips(chunk.values, [&](int32_t i, int32_t strip_begin, int32_t begin, int32_t end) {
-    AddValueStrip(scores + i * kAttentionChunk, strip, padded, strip_begin, begin, end,
-                  partials.sums + i * padded);
-  });
+  for (int32_t begin = span.begin; begin < span.end; begin += kStripPositions) {
+    const int32_t end = begin + kStripPositions < span.end ? begin + kStripPositions : span.end;
+    ForQueryTiles(chunk.queries, [&](auto queries, int32_t i) {
+      AddSeenValues<Kind, queries>(chunk, i, scores, begin, end, partials.sums);
+    });
+  }
+}
+
+void AttendChunk(const AttentionChunk& chunk, float* scratch, const AttentionPartials& partials) {
+  chunk.halves ? AttendChunkOf<Halves>(chunk, scratch, partials)
+               : AttendChunkOf<Singles>(chunk, scratch, partials);
 }
 
 float ExpOf(float x) {

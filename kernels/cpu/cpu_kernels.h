@@ -90,7 +90,11 @@ struct PanelFormat {
 // Positions of one chunk; chunk c covers [c * kAttentionChunk, (c + 1) * kAttentionChunk).
 inline constexpr int32_t kAttentionChunk = 256;
 
-// Rows of heads are padded with zeros to whole sixteens.
+// Keys of so many positions lie together, as [head_size, kKeyGroup]: one load brings an element of
+// all of them. A block holds whole groups.
+inline constexpr int32_t kKeyGroup = 8;
+
+// Rows of queries and sums are padded with zeros to whole sixteens.
 constexpr int32_t PaddedHeadSize(int32_t head_size) {
   return (head_size + 15) / 16 * 16;
 }
@@ -105,7 +109,10 @@ struct AttentionChunk {
   const float* q;         // [queries, padded head size]
   const int32_t* begins;  // query i sees positions [begins[i], ends[i]) of the chunk
   const int32_t* ends;
-  const std::byte* const* keys;  // by position of the chunk: rows of head_size elements
+  // By group of positions of the chunk: keys [head_size, kKeyGroup], values [kKeyGroup, head_size].
+  // From the sixteen of the first position that is seen to the last that is; what lies beyond a
+  // query's positions may be anything.
+  const std::byte* const* keys;
   const std::byte* const* values;
 };
 
@@ -117,7 +124,7 @@ struct AttentionPartials {
 };
 
 // Floats of scratch that attend_chunk needs.
-int64_t AttentionScratchFloats(int32_t queries, int32_t head_size);
+int64_t AttentionScratchFloats(int32_t queries);
 
 // --- The table -----------------------------------------------------------------------------------
 

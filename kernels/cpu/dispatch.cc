@@ -42,9 +42,8 @@ const CpuKernels& KernelsFor(Isa isa) {
   return PortableKernels();
 }
 
-int64_t AttentionScratchFloats(int32_t queries, int32_t head_size) {
-  constexpr int64_t kStrip = 32;  // positions widened at a time
-  return kStrip * PaddedHeadSize(head_size) + int64_t{queries} * kAttentionChunk;
+int64_t AttentionScratchFloats(int32_t queries) {
+  return int64_t{queries} * kAttentionChunk;  // the scores
 }
 
 }  // namespace polysil::kernels

@@ -1,6 +1,7 @@
 // Lanes: several floats worked on together in as many of the machine's registers as they need. The
 // arithmetic is the same whatever the registers, operation by operation, so results have the same
-// bits on every instruction set (no contraction: CMake sets -ffp-contract=off).
+// bits on every instruction set: a multiplication is joined to an addition only where it says so
+// (MultiplyAdd; CMake sets -ffp-contract=off).
 //
 // Everything here has internal linkage on purpose: each instruction set's file compiles a copy with
 // its own flags, and the linker must never give one file's copy to another.
@@ -32,6 +33,23 @@ typedef int32_t IntRegister __attribute__((vector_size(kRegisterFloats * 4)));
 typedef float UnalignedRegister
     __attribute__((vector_size(kRegisterFloats * 4), aligned(4), may_alias));
 
+[[gnu::always_inline]] inline FloatRegister All(float value) {
+  return value - FloatRegister{};
+}
+
+// a * b + c, rounded once.
+[[gnu::always_inline]] inline FloatRegister MultiplyAdd(FloatRegister a, FloatRegister b,
+                                                        FloatRegister c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  for (int i = 0; i < kRegisterFloats; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+
 // kCount floats, a multiple of a register's.
 template <int kCount>
 struct Lanes {
@@ -47,7 +65,7 @@ struct Lanes {
   }
   [[gnu::always_inline]] static Lanes Broadcast(float value) {
     Lanes lanes;
-    for (int i = 0; i < kParts; ++i) lanes.part[i] = value - FloatRegister{};
+    for (int i = 0; i < kParts; ++i) lanes.part[i] = All(value);
     return lanes;
   }
   [[gnu::always_inline]] void Store(float* to) const {
@@ -78,6 +96,12 @@ template <int kCount>
 [[gnu::always_inline]] inline Lanes<kCount> operator/(Lanes<kCount> a, const Lanes<kCount>& b) {
   for (int i = 0; i < a.kParts; ++i) a.part[i] /= b.part[i];
   return a;
+}
+template <int kCount>
+[[gnu::always_inline]] inline Lanes<kCount> MultiplyAdd(const Lanes<kCount>& a,
+                                                        const Lanes<kCount>& b, Lanes<kCount> c) {
+  for (int i = 0; i < c.kParts; ++i) c.part[i] = MultiplyAdd(a.part[i], b.part[i], c.part[i]);
+  return c;
 }
 // a where it is the larger one, else b; so b where one of them is no number.
 template <int kCount>
@@ -123,15 +147,16 @@ template <int kCount>
     const FloatRegister in = x.part[i];
     const FloatRegister top = in > 88.0F ? 88.0F - FloatRegister{} : in;
     const FloatRegister bounded = top < -87.3F ? -87.3F - FloatRegister{} : top;
-    const FloatRegister shifted = bounded * kLog2E + kRound;
+    const FloatRegister shifted = MultiplyAdd(bounded, All(kLog2E), All(kRound));
     const FloatRegister n = shifted - kRound;
-    const FloatRegister r = (bounded - n * kLn2High) - n * kLn2Low;
-    FloatRegister p = r * 1.9875691500e-4F + 1.3981999507e-3F;
-    p = p * r + 8.3334519073e-3F;
-    p = p * r + 4.1665795894e-2F;
-    p = p * r + 1.6666665459e-1F;
-    p = p * r + 5.0000001201e-1F;
-    p = p * (r * r) + r + 1.0F;
+    FloatRegister r = MultiplyAdd(n, All(-kLn2High), bounded);
+    r = MultiplyAdd(n, All(-kLn2Low), r);
+    FloatRegister p = MultiplyAdd(r, All(1.9875691500e-4F), All(1.3981999507e-3F));
+    p = MultiplyAdd(p, r, All(8.3334519073e-3F));
+    p = MultiplyAdd(p, r, All(4.1665795894e-2F));
+    p = MultiplyAdd(p, r, All(1.6666665459e-1F));
+    p = MultiplyAdd(p, r, All(5.0000001201e-1F));
+    p = MultiplyAdd(p, r * r, r) + 1.0F;
     // The low bits of `shifted` are n; add it to the exponent.
     const IntRegister exponent = reinterpret_cast<IntRegister>(shifted) << 23;
     const FloatRegister scaled =
@@ -174,19 +199,6 @@ template <int kQuarter>
 [[gnu::always_inline]] inline float Sum(const Sixteen& x) {
   const FourFloats four = FoldToFour(x);
   return (four[0] + four[2]) + (four[1] + four[3]);
-}
-
-// Sum of each of four, as Sum gives it.
-[[gnu::always_inline]] inline FourFloats SumFour(const Sixteen* x) {
-  const FourFloats a = FoldToFour(x[0]);
-  const FourFloats b = FoldToFour(x[1]);
-  const FourFloats c = FoldToFour(x[2]);
-  const FourFloats d = FoldToFour(x[3]);
-  const FourFloats ab =
-      __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
-  const FourFloats cd =
-      __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
-  return __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
 }
 
 // 16-bit floats.

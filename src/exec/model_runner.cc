@@ -51,11 +51,12 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(std::unique_ptr<Devic
   }
   const KvLayout& layout = options.kv_layout;
   if (options.kv_blocks < 1 || layout.tokens_per_block < 1 ||
-      layout.tokens_per_block > kBlockTokensMax) {
+      layout.tokens_per_block > kBlockTokensMax ||
+      layout.tokens_per_block % KvLayout::kKeyGroup != 0) {
     return InvalidArgument(
-        "a KV pool of {} blocks of {} tokens is not one of 1 block or more of 1 "
-        "to {} tokens",
-        options.kv_blocks, layout.tokens_per_block, kBlockTokensMax);
+        "a KV pool of {} blocks of {} tokens is not one of 1 block or more of up to {} tokens, in "
+        "whole groups of {}",
+        options.kv_blocks, layout.tokens_per_block, kBlockTokensMax, KvLayout::kKeyGroup);
   }
   if (options.limits.kv_host_blocks < 0) {
     return InvalidArgument("a host tier of {} blocks", options.limits.kv_host_blocks);

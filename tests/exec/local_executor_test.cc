@@ -254,6 +254,7 @@ TEST_F(LocalExecutorTest, RefusesWhatCannotRun) {
   EXPECT_TRUE(create({.kv_blocks = 1}).ok());
   EXPECT_FALSE(create({.kv_blocks = 0}).ok());
   EXPECT_FALSE(create({.kv_blocks = 1, .kv_block_tokens = 0}).ok());
+  EXPECT_FALSE(create({.kv_blocks = 1, .kv_block_tokens = 12}).ok());
   EXPECT_FALSE(create({.kv_blocks = 1, .kv_block_tokens = 1 << 30}).ok());
   EXPECT_FALSE(
       create({.kv_blocks = std::numeric_limits<int32_t>::max(), .kv_block_tokens = 4096}).ok());

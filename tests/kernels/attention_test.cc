@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/kernel_tables.h"
 #include "kernels/random_data.h"
@@ -27,12 +28,25 @@ class Head {
         keys_(RandomFloats(int64_t{positions} * shape.head_size, 1)),
         values_(RandomFloats(int64_t{positions} * shape.head_size, 2)),
         q_(RandomFloats(int64_t{positions} * group * shape.head_size, 3)) {
-    if (!shape.halves) return;
-    for (std::vector<float>* floats : {&keys_, &values_}) {
-      for (float& value : *floats) {
-        halves_.push_back(FloatToHalf(value));
-        value = HalfToFloat(halves_.back());
+    const int64_t stored = (positions + kKeyGroup - 1) / kKeyGroup * kKeyGroup * shape.head_size;
+    const auto nowhere = std::numeric_limits<float>::quiet_NaN();
+    stored_keys_.resize(static_cast<size_t>(stored), nowhere);
+    stored_values_.resize(static_cast<size_t>(stored), nowhere);
+    for (int32_t p = 0; p < positions; ++p) {
+      for (int32_t d = 0; d < shape.head_size; ++d) {
+        const auto at = static_cast<size_t>(p * shape.head_size + d);
+        if (shape.halves) {
+          keys_[at] = HalfToFloat(FloatToHalf(keys_[at]));
+          values_[at] = HalfToFloat(FloatToHalf(values_[at]));
+        }
+        const int32_t group_begin = p / kKeyGroup * kKeyGroup * shape.head_size;
+        stored_keys_[static_cast<size_t>(group_begin + d * kKeyGroup + p % kKeyGroup)] = keys_[at];
+        stored_values_[at] = values_[at];
       }
+    }
+    if (!shape.halves) return;
+    for (const std::vector<float>* floats : {&stored_keys_, &stored_values_}) {
+      for (const float value : *floats) halves_.push_back(FloatToHalf(value));
     }
   }
 
@@ -79,13 +93,14 @@ class Head {
     AttentionPartials view;
   };
 
-  const std::byte* Row(bool value, int32_t position) const {
+  // `position` is the first of a group.
+  const std::byte* Group(bool value, int32_t position) const {
     const int64_t at = int64_t{position} * shape_.head_size;
     if (shape_.halves) {
       const int64_t values_begin = value ? static_cast<int64_t>(halves_.size()) / 2 : 0;
       return reinterpret_cast<const std::byte*>(halves_.data() + values_begin + at);
     }
-    return reinterpret_cast<const std::byte*>((value ? values_ : keys_).data() + at);
+    return reinterpret_cast<const std::byte*>((value ? stored_values_ : stored_keys_).data() + at);
   }
 
   void AttendChunk(const CpuKernels& kernels, int32_t begin, int32_t rows, int32_t chunk,
@@ -107,12 +122,11 @@ class Head {
     const int32_t end = std::min(kAttentionChunk, begin + rows - origin);
     std::vector<const std::byte*> keys;
     std::vector<const std::byte*> values;
-    for (int32_t p = 0; p < end; ++p) {
-      keys.push_back(Row(false, origin + p));
-      values.push_back(Row(true, origin + p));
+    for (int32_t p = 0; p < end; p += kKeyGroup) {
+      keys.push_back(Group(false, origin + p));
+      values.push_back(Group(true, origin + p));
     }
-    std::vector<float> scratch(
-        static_cast<size_t>(AttentionScratchFloats(queries, shape_.head_size)));
+    std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(queries)));
     kernels.attend_chunk({.queries = queries,
                           .head_size = shape_.head_size,
                           .halves = shape_.halves,
@@ -130,6 +144,9 @@ class Head {
   int32_t group_;
   std::vector<float> keys_;
   std::vector<float> values_;
+  // As a block has them, no numbers behind the last position.
+  std::vector<float> stored_keys_;
+  std::vector<float> stored_values_;
   std::vector<uint16_t> halves_;  // keys, then values
   std::vector<float> q_;
 };

@@ -1,5 +1,7 @@
 // KvLayout: how one replica lays out the KV of one block. A value, free of devices.
-// Block-major: block -> layer -> K then V -> head -> token -> head_size elements.
+// Block-major: block -> layer -> K then V -> head. Of a head, V is [token, head_size]; K is
+// [token / 8, head_size, 8], so that a load brings one element of eight keys, and scores need no sum
+// across a register.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +11,17 @@
 namespace polysil {
 
 struct KvLayout {
+  static constexpr int32_t kKeyGroup = 8;  // tokens whose keys lie together
+
   int32_t layers = 0;
   int32_t kv_heads = 0;
   int32_t head_size = 0;
-  int32_t tokens_per_block = 16;
+  int32_t tokens_per_block = 16;  // a multiple of kKeyGroup
   DType dtype = DType::kF16;  // kF16 or kF32
 
   int64_t element_bytes() const { return Info(dtype).bytes_per_block; }
   int64_t head_bytes() const { return int64_t{tokens_per_block} * head_size * element_bytes(); }
-  // K (or V) of one layer of one block: [kv_heads, tokens_per_block, head_size].
+  // K (or V) of one layer of one block.
   int64_t plane_bytes() const { return kv_heads * head_bytes(); }
   int64_t block_bytes() const { return int64_t{layers} * 2 * plane_bytes(); }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "polysil/base/check.h"
 
@@ -10,17 +11,20 @@ namespace {
 
 using kernels::AttentionPartials;
 using kernels::kAttentionChunk;
+using kernels::kKeyGroup;
 using kernels::PaddedHeadSize;
 
-// Queries that share one widening of keys and values; their scores stay in the first-level cache.
-constexpr int32_t kTileQueries = 16;
+static_assert(kKeyGroup == KvLayout::kKeyGroup);
+
+// Queries that go through keys and values together; their scores stay in the first-level cache.
+constexpr int32_t kTileQueries = 24;
 
 // Fewer tiles than this per thread are cut into chunks.
 constexpr int32_t kTilesPerThread = 4;
 
 constexpr int32_t kStoreRowsPerTask = 16;
 
-// [kv_heads, tokens_per_block, head_size] of one layer of one block.
+// K or V of one layer of one block.
 std::byte* Plane(const KvPool& pool, BlockId block, int32_t layer, bool value) {
   return pool.base + block.value * pool.layout.block_bytes() +
          (int64_t{layer} * 2 + (value ? 1 : 0)) * pool.layout.plane_bytes();
@@ -45,35 +49,51 @@ struct CpuAttention::Scratch {
 };
 
 void CpuAttention::Store(const StoreKvArgs& args) {
-  const KvLayout& layout = args.pool->layout;
-  const auto store_row = [&](const float* from, std::byte* to) {
-    if (layout.dtype == DType::kF16) {
-      kernels_.floats_to_halves(from, layout.head_size, reinterpret_cast<uint16_t*>(to));
-    } else {
-      std::memcpy(to, from, static_cast<size_t>(layout.head_size) * sizeof(float));
-    }
-  };
+  const bool halves = args.pool->layout.dtype == DType::kF16;
+  for (int32_t rank = 0; rank < pool_.threads(); ++rank) RowOf(rank, args.pool->layout.head_size);
   for (const AttentionSequence& sequence : args.sequences) {
     const int32_t tasks = (sequence.rows + kStoreRowsPerTask - 1) / kStoreRowsPerTask;
-    pool_.Run(tasks, [&](int64_t task, int32_t) {
+    pool_.Run(tasks, [&](int64_t task, int32_t rank) {
       const auto begin = static_cast<int32_t>(task) * kStoreRowsPerTask;
       const int32_t end = std::min(sequence.rows, begin + kStoreRowsPerTask);
       for (int32_t row = begin; row < end; ++row) {
-        const int32_t position = sequence.position_begin + row;
-        const BlockId block =
-            sequence.block_table[static_cast<size_t>(position / layout.tokens_per_block)];
-        const int64_t token_offset =
-            int64_t{position % layout.tokens_per_block} * layout.head_size * layout.element_bytes();
-        std::byte* key = Plane(*args.pool, block, args.layer, false) + token_offset;
-        std::byte* value = Plane(*args.pool, block, args.layer, true) + token_offset;
-        for (int32_t h = 0; h < layout.kv_heads; ++h) {
-          const int64_t from =
-              (int64_t{sequence.row_begin + row} * layout.kv_heads + h) * layout.head_size;
-          store_row(args.k + from, key + h * layout.head_bytes());
-          store_row(args.v + from, value + h * layout.head_bytes());
-        }
+        halves ? StoreRow<uint16_t>(args, sequence, row, rank)
+               : StoreRow<float>(args, sequence, row, rank);
       }
     });
+  }
+}
+
+float* CpuAttention::RowOf(int32_t rank, int32_t head_size) {
+  return scratch_[static_cast<size_t>(rank)].Grow<float>(head_size);
+}
+
+template <typename Element>
+void CpuAttention::StoreRow(const StoreKvArgs& args, const AttentionSequence& sequence, int32_t row,
+                            int32_t rank) {
+  const KvLayout& layout = args.pool->layout;
+  const int32_t position = sequence.position_begin + row;
+  const BlockId block =
+      sequence.block_table[static_cast<size_t>(position / layout.tokens_per_block)];
+  const int64_t token = position % layout.tokens_per_block;
+  const auto narrow = [&](const float* from, Element* to) {
+    if constexpr (std::is_same_v<Element, float>) {
+      std::memcpy(to, from, static_cast<size_t>(layout.head_size) * sizeof(float));
+    } else {
+      kernels_.floats_to_halves(from, layout.head_size, to);
+    }
+  };
+  auto* key = reinterpret_cast<Element*>(RowOf(rank, layout.head_size));
+  for (int32_t h = 0; h < layout.kv_heads; ++h) {
+    const int64_t from =
+        (int64_t{sequence.row_begin + row} * layout.kv_heads + h) * layout.head_size;
+    const int64_t head = h * layout.head_bytes();
+    auto* keys = reinterpret_cast<Element*>(Plane(*args.pool, block, args.layer, false) + head) +
+                 token / kKeyGroup * kKeyGroup * layout.head_size + token % kKeyGroup;
+    narrow(args.k + from, key);
+    for (int32_t d = 0; d < layout.head_size; ++d) keys[d * kKeyGroup] = key[d];
+    auto* values = reinterpret_cast<Element*>(Plane(*args.pool, block, args.layer, true) + head);
+    narrow(args.v + from, values + token * layout.head_size);
   }
 }
 
@@ -81,6 +101,7 @@ void CpuAttention::Attend(const AttentionArgs& args) {
   const KvLayout& layout = args.pool->layout;
   CHECK(layout.kv_heads > 0 && args.q_heads % layout.kv_heads == 0,
         "{} query heads do not divide by {} key heads", args.q_heads, layout.kv_heads);
+  CHECK(layout.tokens_per_block % kKeyGroup == 0, "blocks of {} tokens", layout.tokens_per_block);
   PlanTiles(args);
   const bool apart = pool_.threads() > 1 &&
                      static_cast<int32_t>(tiles_.size()) < kTilesPerThread * pool_.threads() &&
@@ -139,14 +160,15 @@ CpuAttention::Scratch CpuAttention::ScratchOf(int32_t rank, const AttentionArgs&
   const int32_t queries = tile_queries_;
   const int64_t q_floats = int64_t{queries} * PaddedHeadSize(head_size);
   const int64_t partials_floats = PartialsFloats(queries, head_size);
-  const int64_t kernel_floats = kernels::AttentionScratchFloats(queries, head_size);
-  constexpr int64_t kPointerFloats = 2 * kAttentionChunk * sizeof(std::byte*) / sizeof(float);
+  const int64_t kernel_floats = kernels::AttentionScratchFloats(queries);
+  constexpr int64_t kGroups = kAttentionChunk / kKeyGroup;
+  constexpr int64_t kPointerFloats = 2 * kGroups * sizeof(std::byte*) / sizeof(float);
   const int64_t bounds_floats = (int64_t{2} * queries + 15) / 16 * 16;
   auto* at = scratch_[static_cast<size_t>(rank)].Grow<float>(
       kPointerFloats + bounds_floats + q_floats + 2 * partials_floats + kernel_floats);
   Scratch scratch;
   scratch.keys = reinterpret_cast<const std::byte**>(at);
-  scratch.values = scratch.keys + kAttentionChunk;
+  scratch.values = scratch.keys + kGroups;
   at += kPointerFloats;
   scratch.begins = reinterpret_cast<int32_t*>(at);
   scratch.ends = scratch.begins + queries;
@@ -175,23 +197,19 @@ void CpuAttention::LoadQueries(const AttentionArgs& args, const Tile& tile, floa
   }
 }
 
-// Where the keys and values of positions origin + [seen.begin, seen.end) lie.
-void CpuAttention::FillRows(const AttentionArgs& args, const Tile& tile, int32_t origin, Span seen,
-                            const Scratch& scratch) {
+// Where the keys and values of positions origin + [seen.begin, seen.end) lie, from the first of
+// their sixteen on.
+void CpuAttention::FillGroups(const AttentionArgs& args, const Tile& tile, int32_t origin,
+                              Span seen, const Scratch& scratch) {
   const KvLayout& layout = args.pool->layout;
   const int64_t token_bytes = layout.head_size * layout.element_bytes();
-  const int64_t plane_bytes = layout.plane_bytes();
   const int64_t head_offset = tile.kv_head * layout.head_bytes();
-  for (int32_t p = seen.begin; p < seen.end;) {
-    const int32_t token = (origin + p) % layout.tokens_per_block;
-    const int32_t end = std::min(seen.end, p + layout.tokens_per_block - token);
-    const auto index = static_cast<size_t>((origin + p) / layout.tokens_per_block);
-    const std::byte* key = Plane(*args.pool, tile.sequence->block_table[index], args.layer, false) +
-                           head_offset + token * token_bytes;
-    for (; p < end; ++p, key += token_bytes) {
-      scratch.keys[p] = key;
-      scratch.values[p] = key + plane_bytes;
-    }
+  for (int32_t group = seen.begin / 16 * 16 / kKeyGroup; group * kKeyGroup < seen.end; ++group) {
+    const int32_t position = origin + group * kKeyGroup;
+    const auto index = static_cast<size_t>(position / layout.tokens_per_block);
+    const std::byte* keys = Plane(*args.pool, tile.sequence->block_table[index], args.layer, false);
+    scratch.keys[group] = keys + head_offset + position % layout.tokens_per_block * token_bytes;
+    scratch.values[group] = scratch.keys[group] + layout.plane_bytes();
   }
 }
 
@@ -213,7 +231,7 @@ void CpuAttention::ComputeChunk(const AttentionArgs& args, const Tile& tile, int
     seen_begin = std::min(seen_begin, scratch.begins[i]);
     seen_end = std::max(seen_end, scratch.ends[i]);
   }
-  FillRows(args, tile, origin, {seen_begin, seen_end}, scratch);
+  FillGroups(args, tile, origin, {seen_begin, seen_end}, scratch);
   const kernels::AttentionChunk work = {
       .queries = tile.rows * group,
       .head_size = layout.head_size,

@@ -44,13 +44,17 @@ class CpuAttention final {
   // One thread's working memory, as pointers into its block.
   struct Scratch;
 
+  template <typename Element>
+  void StoreRow(const StoreKvArgs& args, const AttentionSequence& sequence, int32_t row,
+                int32_t rank);
+  float* RowOf(int32_t rank, int32_t head_size);
   void PlanTiles(const AttentionArgs& args);
   Scratch ScratchOf(int32_t rank, const AttentionArgs& args);
   kernels::AttentionPartials PartialsAt(float* memory) const;
   void ComputeChunk(const AttentionArgs& args, const Tile& tile, int32_t chunk,
                     const Scratch& scratch, const kernels::AttentionPartials& partials) const;
-  static void FillRows(const AttentionArgs& args, const Tile& tile, int32_t origin, Span seen,
-                       const Scratch& scratch);
+  static void FillGroups(const AttentionArgs& args, const Tile& tile, int32_t origin, Span seen,
+                         const Scratch& scratch);
   void LoadQueries(const AttentionArgs& args, const Tile& tile, float* q) const;
   void WriteOutput(const AttentionArgs& args, const Tile& tile,
                    const kernels::AttentionPartials& all) const;
