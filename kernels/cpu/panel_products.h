@@ -276,8 +276,8 @@ template <typename Isa, typename Format, int kRows, typename Block>
       const int32_t x_sum = Group<Format>::Sum(x_facts, group);
       sums[r] = Isa::SubtractShifted(sums[r], x_sum, Format::kOffsetBits);
     }
-    totals[r] =
-        totals[r] + Isa::ToFloats(sums[r]) * (scale * Floats<Isa>::Broadcast(x_facts.scale));
+    totals[r] = MultiplyAdd(Isa::ToFloats(sums[r]), scale * Floats<Isa>::Broadcast(x_facts.scale),
+                            totals[r]);
   }
   if constexpr (Format::kHasMinimum) {
     const Floats<Isa> minimum = Format::Minimum(facts, b, group);
@@ -288,7 +288,7 @@ template <typename Isa, typename Format, int kRows, typename Block>
           Format::kGroups == 1
               ? x_facts.scaled_sum
               : x_facts.scale * static_cast<float>(Group<Format>::Sum(x_facts, group));
-      totals[r] = totals[r] + minimum * Floats<Isa>::Broadcast(x_sum);
+      totals[r] = MultiplyAdd(minimum, Floats<Isa>::Broadcast(x_sum), totals[r]);
     }
   }
 }
@@ -412,14 +412,15 @@ struct FloatProduct {
       const Floats<Isa> second = Format::Column(panel, c + 1);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        even[r] = even[r] + first * Floats<Isa>::Broadcast(rows[r * x.cols + c]);
-        odd[r] = odd[r] + second * Floats<Isa>::Broadcast(rows[r * x.cols + c + 1]);
+        even[r] = MultiplyAdd(first, Floats<Isa>::Broadcast(rows[r * x.cols + c]), even[r]);
+        odd[r] = MultiplyAdd(second, Floats<Isa>::Broadcast(rows[r * x.cols + c + 1]), odd[r]);
       }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       if (c < x.cols) {
-        even[r] = even[r] + Format::Column(panel, c) * Floats<Isa>::Broadcast(rows[r * x.cols + c]);
+        even[r] = MultiplyAdd(Format::Column(panel, c),
+                              Floats<Isa>::Broadcast(rows[r * x.cols + c]), even[r]);
       }
       StoreTotals<Isa>(even[r] + odd[r], output, out_row + r);
     }
