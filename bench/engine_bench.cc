@@ -58,13 +58,14 @@ EngineCoreOptions CoreOptions(int32_t sequences) {
           .kv = {.blocks = blocks, .tokens_per_block = kTokensPerBlock}};
 }
 
-StepResult ResultOf(const ScheduledStep& step) {
-  StepResult result{.step_id = step.step_id, .duration_ns = 1};
-  result.sequences.reserve(step.sequences.size());
+StepResult ResultOf(ScheduledStep step) {
+  StepResult result{
+      .step_id = step.step_id, .sequences = std::move(step.results_memory), .duration_ns = 1};
   for (const ScheduledSequence& row : step.sequences) {
     result.sequences.push_back({.id = row.id});
     if (row.sample) result.sequences.back().token = static_cast<TokenId>(row.id.value % 1000);
   }
+  result.step = std::move(step);
   return result;
 }
 
@@ -84,7 +85,7 @@ struct Steady {
   }
   void Advance() {
     EngineInputs inputs;
-    inputs.results.push_back(ResultOf(step));
+    inputs.results.push_back(ResultOf(std::move(step)));
     step = std::move(core.Tick(++now_ns, std::move(inputs)).steps.at(0));
   }
 
@@ -101,7 +102,7 @@ void BM_Tick(benchmark::State& state) {
   for (auto _ : state) {
     state.PauseTiming();
     EngineInputs inputs;
-    inputs.results.push_back(ResultOf(steady.step));
+    inputs.results.push_back(ResultOf(std::move(steady.step)));
     const int64_t before = allocations;
     state.ResumeTiming();
     EngineActions actions = steady.core.Tick(++steady.now_ns, std::move(inputs));
@@ -132,13 +133,14 @@ void BM_ScheduleStep(benchmark::State& state) {
                                              MakeRequest(id, kPromptTokens + i % 16, 1), 1 << 20));
     scheduler.TryAdd(*all.back());
   }
-  ScheduledStep step = *scheduler.BuildStep();
+  ScheduledStep step;
+  scheduler.BuildStep(step);
   const auto advance = [&] {
     for (const Scheduler::Row& row : scheduler.FinishOldestStep(step.step_id)) {
       scheduler.Confirm(row);
       if (row.sample) row.sequence->Append(7);
     }
-    step = *scheduler.BuildStep();
+    scheduler.BuildStep(step);
     kv.ClearEvents();
   };
   for (int i = 0; i < 300; ++i) advance();

@@ -100,7 +100,10 @@ EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   now_ns_ = now_ns;
   kv_.ClearEvents();
   kv_.SetNow(now_ns);
-  for (StepResult& result : inputs.results) ApplyResult(result);
+  for (StepResult& result : inputs.results) {
+    ApplyResult(result);
+    KeepMemory(result);
+  }
   if (backlogged) CountBacklog(elapsed_ns, sequences_served_ - served_before);
   for (const SubmittedRequest& submitted : inputs.submitted) Accept(submitted);
   for (const RequestId id : inputs.cancelled) {
@@ -434,15 +437,33 @@ SequenceOutput EngineCore::StartOutput(LiveSequence& live) {
 }
 
 void EngineCore::BuildSteps() {
-  while (std::optional<ScheduledStep> step = scheduler_.BuildStep()) {
-    for (const ScheduledSequence& row : step->sequences) {
+  ScheduledStep step = TakeSpareStep();
+  while (scheduler_.BuildStep(step)) {
+    for (const ScheduledSequence& row : step.sequences) {
       if (row.blocks_replaced) sequences_.at(row.id)->ledger.OnAdmitted(now_ns_);
     }
-    actions_.steps.push_back(std::move(*step));
+    actions_.steps.push_back(std::move(step));
+    step = TakeSpareStep();
   }
+  steps_spare_.push_back(std::move(step));
   // Otherwise they would wait for ever: nothing is on its way that could wake us.
   CHECK(sequences_live_ == 0 || scheduler_.steps_in_flight() > 0, "{} sequences and no step",
         sequences_live_);
+}
+
+ScheduledStep EngineCore::TakeSpareStep() {
+  if (steps_spare_.empty()) return {};
+  ScheduledStep step = std::move(steps_spare_.back());
+  steps_spare_.pop_back();
+  return step;
+}
+
+// No more than steps were ever in flight at once, and one.
+void EngineCore::KeepMemory(StepResult& result) {
+  result.step.Clear();
+  result.sequences.clear();
+  result.step.results_memory = std::move(result.sequences);
+  steps_spare_.push_back(std::move(result.step));
 }
 
 void EngineCore::ForgetEnded() {

@@ -121,6 +121,8 @@ class EngineCore final {
   // An output that so far says nothing but whose it is and, if it is the first, the prompt's facts.
   SequenceOutput StartOutput(LiveSequence& live);
   void BuildSteps();
+  ScheduledStep TakeSpareStep();
+  void KeepMemory(StepResult& result);
   void ForgetEnded();
   int64_t NextWake() const;
 
@@ -144,8 +146,9 @@ class EngineCore final {
   ServiceRate backlog_rate_{0};
   std::optional<int64_t> drain_deadline_ns_;
   int64_t now_ns_ = 0;
-  EngineActions actions_;  // of the tick that runs
-  EngineStats stats_;      // without the gauges
+  EngineActions actions_;                   // of the tick that runs
+  std::vector<ScheduledStep> steps_spare_;  // empty ones that came back, for their memory
+  EngineStats stats_;                       // without the gauges
 };
 
 }  // namespace polysil

@@ -121,10 +121,12 @@ double ModelRunner::MeasureBlockCopyRows() {
   return static_cast<double>(copy_ns) * rows / static_cast<double>(rows_ns);
 }
 
-StepResult ModelRunner::Run(const ScheduledStep& step) {
+StepResult ModelRunner::Run(ScheduledStep step) {
   const int64_t begin_ns = clock_.NowNs();
   StepResult result;
   result.step_id = step.step_id;
+  result.sequences = std::move(step.results_memory);
+  result.sequences.clear();
   try {
     Apply(step);
     result.status = CheckStep(step);
@@ -135,6 +137,7 @@ StepResult ModelRunner::Run(const ScheduledStep& step) {
   }
   if (!result.status.ok()) result.sequences.clear();
   result.duration_ns = clock_.NowNs() - begin_ns;
+  result.step = std::move(step);
   return result;
 }
 
@@ -167,28 +170,28 @@ void ModelRunner::EndSequencesOf(const ScheduledStep& step, const Status& reason
 }
 
 // What the engine must not do; a step that breaks it fails as a whole, with nothing changed.
-Status ModelRunner::CheckStep(const ScheduledStep& step) const {
+Status ModelRunner::CheckStep(const ScheduledStep& step) {
   const StepLimits& limits = options_.limits;
   if (static_cast<int64_t>(step.sequences.size()) > limits.sequences_max) {
     return Internal("step {} has {} sequences, at most {} run at once", step.step_id,
                     step.sequences.size(), limits.sequences_max);
   }
   for (const KvCopy& copy : step.copies) RETURN_IF_ERROR(CheckCopy(copy));
-  std::vector<SequenceId> ids;
+  ids_.clear();
   int64_t tokens = 0;
   for (const ScheduledSequence& scheduled : step.sequences) {
-    ids.push_back(scheduled.id);
+    ids_.push_back(scheduled.id);
     const auto found = sequences_.find(scheduled.id);
     if (found == sequences_.end()) {
       return Internal("step {} runs sequence {}, which was never started", step.step_id,
                       scheduled.id.value);
     }
-    RETURN_IF_ERROR(CheckSequence(scheduled, found->second));
+    RETURN_IF_ERROR(CheckSequence(step, scheduled, found->second));
     tokens += scheduled.tokens;
   }
-  std::sort(ids.begin(), ids.end());
-  const auto twice = std::adjacent_find(ids.begin(), ids.end());
-  if (twice != ids.end()) {
+  std::sort(ids_.begin(), ids_.end());
+  const auto twice = std::adjacent_find(ids_.begin(), ids_.end());
+  if (twice != ids_.end()) {
     return Internal("step {} runs sequence {} twice", step.step_id, twice->value);
   }
   if (tokens > limits.tokens_max) {
@@ -210,8 +213,13 @@ Status ModelRunner::CheckCopy(const KvCopy& copy) const {
   return Internal("a copy stays within a tier");
 }
 
-Status ModelRunner::CheckSequence(const ScheduledSequence& scheduled,
+Status ModelRunner::CheckSequence(const ScheduledStep& step, const ScheduledSequence& scheduled,
                                   const Sequence& sequence) const {
+  if (!step.HasBlocksOf(scheduled)) {
+    return Internal("sequence {} is given blocks [{}, +{}) of a step that has {}",
+                    scheduled.id.value, scheduled.blocks_begin, scheduled.blocks_new,
+                    step.blocks_new.size());
+  }
   const auto known = static_cast<int64_t>(sequence.tokens.size());
   const int64_t end = int64_t{scheduled.tokens_computed} + scheduled.tokens;
   // The engine did not know, when it built this step, that the token before would never come.
@@ -224,13 +232,14 @@ Status ModelRunner::CheckSequence(const ScheduledSequence& scheduled,
     return Internal("sequence {} is to choose a token after position {}, but has {} tokens",
                     scheduled.id.value, end - 1, known);
   }
+  const std::span<const BlockId> blocks_new = step.BlocksNew(scheduled);
   const size_t blocks =
-      (scheduled.blocks_replaced ? 0 : sequence.blocks.size()) + scheduled.blocks_new.size();
+      (scheduled.blocks_replaced ? 0 : sequence.blocks.size()) + blocks_new.size();
   if (static_cast<int64_t>(blocks) * options_.kv_layout.tokens_per_block < end) {
     return Internal("sequence {} has {} blocks of {} tokens for {} positions", scheduled.id.value,
                     blocks, options_.kv_layout.tokens_per_block, end);
   }
-  for (const BlockId block : scheduled.blocks_new) {
+  for (const BlockId block : blocks_new) {
     if (block.value < 0 || block.value >= options_.kv_blocks) {
       return Internal("sequence {} is given block {} of {}", scheduled.id.value, block.value,
                       options_.kv_blocks);
@@ -270,8 +279,8 @@ void ModelRunner::ExtendBlocks(const ScheduledStep& step) {
   for (const ScheduledSequence& scheduled : step.sequences) {
     Sequence& sequence = sequences_.at(scheduled.id);
     if (scheduled.blocks_replaced) sequence.blocks.clear();
-    sequence.blocks.insert(sequence.blocks.end(), scheduled.blocks_new.begin(),
-                           scheduled.blocks_new.end());
+    const std::span<const BlockId> blocks_new = step.BlocksNew(scheduled);
+    sequence.blocks.insert(sequence.blocks.end(), blocks_new.begin(), blocks_new.end());
     batch_.push_back(&sequence);
   }
 }

@@ -42,8 +42,8 @@ class ModelRunner final {
 
   // Never throws. A step that breaks the protocol changes nothing but by its `ended` and `started`.
   // Of a step that failed while it ran, and of a row that failed, no sequence can go on: where
-  // later steps run it, because they were on their way, its rows fail alone.
-  StepResult Run(const ScheduledStep& step);
+  // later steps run it, because they were on their way, its rows fail alone. Gives the step back.
+  StepResult Run(ScheduledStep step);
 
   // What copying one block from the host tier costs, in rows of a prefill: both are timed, in
   // blocks that nobody uses yet. Only with a host tier, and before the first Run.
@@ -78,9 +78,10 @@ class ModelRunner final {
   void Apply(const ScheduledStep& step);
   void Start(const SequenceStart& start);
   void EndSequencesOf(const ScheduledStep& step, const Status& reason);
-  Status CheckStep(const ScheduledStep& step) const;
+  Status CheckStep(const ScheduledStep& step);
   Status CheckCopy(const KvCopy& copy) const;
-  Status CheckSequence(const ScheduledSequence& scheduled, const Sequence& sequence) const;
+  Status CheckSequence(const ScheduledStep& step, const ScheduledSequence& scheduled,
+                       const Sequence& sequence) const;
   void RunCopies(const ScheduledStep& step);
   std::byte* BytesOf(const KvPlace& place);
   void ExtendBlocks(const ScheduledStep& step);
@@ -105,6 +106,7 @@ class ModelRunner final {
   SteadyClock clock_;
   std::map<SequenceId, Sequence> sequences_;
   // Of the step at hand; kept to save allocations.
+  std::vector<SequenceId> ids_;
   std::vector<Sequence*> batch_;  // one per sequence of the step
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_;

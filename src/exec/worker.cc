@@ -38,7 +38,7 @@ void Worker::SetHeartbeat(std::function<void()> beat) {
 void Worker::Loop(const std::string& name) {
   SetThreadName(name);
   while (std::optional<ScheduledStep> step = steps_.Pop()) {
-    StepResult result = runner_->Run(*step);
+    StepResult result = runner_->Run(*std::move(step));
     CHECK(results_.TryPush(std::move(result)), "results of more steps than may be in flight");
     if (notify_) notify_();
   }

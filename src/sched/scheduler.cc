@@ -61,8 +61,9 @@ void Scheduler::Finish(Sequence& sequence) {
   if (entry.started && !SEEDED_BUG(forget_the_ended)) ended_.push_back(sequence.id());
 }
 
-std::optional<ScheduledStep> Scheduler::BuildStep() {
-  if (!MayBuild()) return std::nullopt;
+bool Scheduler::BuildStep(ScheduledStep& step) {
+  step.Clear();
+  if (!MayBuild()) return false;
   ++builds_;
   queue_.StartStep();
   if (builder_.limits().mixes_prefill_and_decode) {
@@ -71,8 +72,9 @@ std::optional<ScheduledStep> Scheduler::BuildStep() {
     FillUnmixed();
   }
   builder_.TrimToBucket();
-  if (builder_.parts().empty()) return std::nullopt;
-  return Emit();
+  if (builder_.parts().empty()) return false;
+  Emit(step);
+  return true;
 }
 
 std::span<const Scheduler::Row> Scheduler::FinishOldestStep(int64_t step_id) {
@@ -287,7 +289,7 @@ void Scheduler::Preempt(size_t running_index) {
   ++preemptions_;
 }
 
-ScheduledStep Scheduler::Emit() {
+void Scheduler::Emit(ScheduledStep& step) {
   StepInFlight& record = ring_[static_cast<size_t>((oldest_step_ + steps_in_flight_) %
                                                    static_cast<int32_t>(ring_.size()))];
   ++steps_in_flight_;
@@ -298,10 +300,9 @@ ScheduledStep Scheduler::Emit() {
   rows_submitted_ += static_cast<uint64_t>(builder_.tokens_total());
   rows_padding_ += static_cast<uint64_t>(record.work.rows - builder_.tokens_total());
 
-  ScheduledStep step{.step_id = steps_built_, .tokens_total = builder_.tokens_total()};
-  step.ended = std::exchange(ended_, {});
+  step.step_id = steps_built_;
+  std::swap(step.ended, ended_);
   kv_.TakeEvictions(step.step_id, step.copies);
-  step.sequences.reserve(builder_.parts().size());
   for (const StepBuilder::Part& part : builder_.parts()) {
     Sequence& sequence = *part.sequence;
     SchedulerEntry& entry = sequence.scheduler_entry();
@@ -313,20 +314,18 @@ ScheduledStep Scheduler::Emit() {
     const std::span<const BlockId> blocks = kv_.blocks(entry.table);
     if (sequence.rows_remaining() > 1) queue_.GetPrefill(sequence);
     const bool sample = sequence.SamplesAfter(part.rows);
-    step.sequences.push_back(
-        ScheduledSequence{.id = sequence.id(),
-                          .tokens_computed = sequence.tokens_scheduled(),
-                          .tokens = part.rows,
-                          .blocks_replaced = entry.blocks_sent == 0,
-                          .blocks_new = {blocks.begin() + entry.blocks_sent, blocks.end()},
-                          .sample = sample});
+    step.Add({.id = sequence.id(),
+              .tokens_computed = sequence.tokens_scheduled(),
+              .tokens = part.rows,
+              .blocks_replaced = entry.blocks_sent == 0,
+              .sample = sample},
+             blocks.subspan(static_cast<size_t>(entry.blocks_sent)));
     entry.blocks_sent = static_cast<int32_t>(blocks.size());
     kv_.HoldForStep(entry.table);
     sequence.OnScheduled(part.rows, sample);
     record.rows.push_back(Row{&sequence, part.rows, sample});
   }
   queue_.EndStep();
-  return step;
 }
 
 Status Scheduler::CheckIntegrity() const {

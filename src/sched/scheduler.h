@@ -68,8 +68,9 @@ class Scheduler final {
   // From any state: it takes part in nothing any more.
   void Finish(Sequence& sequence);
 
-  // The next step, to be submitted now. Absent: nothing can run, or it is too early.
-  std::optional<ScheduledStep> BuildStep();
+  // The next step, to be submitted now, in place of whatever `step` holds, whose memory it uses.
+  // False: nothing can run, or it is too early; `step` is empty.
+  bool BuildStep(ScheduledStep& step);
   // The oldest step in flight came back, whatever it brought. Its rows, as in the step; finished
   // sequences are among them. Valid until the next BuildStep.
   std::span<const Row> FinishOldestStep(int64_t step_id);
@@ -119,7 +120,7 @@ class Scheduler final {
   size_t VictimBehind(size_t running_index) const;
   double ResumeCost(const Sequence& sequence) const;
   void Preempt(size_t running_index);
-  ScheduledStep Emit();
+  void Emit(ScheduledStep& step);
 
   const SchedulerPolicy& policy_;
   KvManager& kv_;

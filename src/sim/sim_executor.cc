@@ -60,7 +60,7 @@ void SimExecutor::Submit(ScheduledStep step) {
     result.status = Unavailable("step {} gave no result", step.step_id);
     result.duration_ns = options_.give_up_ns;
   }
-  result.sequences.reserve(step.sequences.size());
+  result.sequences = std::move(step.results_memory);
   RunCopies(step);
   // What a row reads is there before the step, and none of its blocks is another's to write.
   rows_.clear();
@@ -76,6 +76,7 @@ void SimExecutor::Submit(ScheduledStep step) {
 
   device_free_ns_ = std::max(device_free_ns_, clock_.NowNs()) + result.duration_ns;
   counts_.busy_ns += result.duration_ns;
+  result.step = std::move(step);
   pending_.push_back({device_free_ns_, std::move(result)});
 }
 
@@ -182,7 +183,7 @@ SequenceResult SimExecutor::RunRow(const ScheduledStep& step, const ScheduledSeq
 bool SimExecutor::TakeBlocks(const ScheduledStep& step, const ScheduledSequence& row, Held& held) {
   const int32_t end = row.tokens_computed + row.tokens;
   if (row.blocks_replaced) held.table.clear();
-  for (const BlockId block : row.blocks_new) {
+  for (const BlockId block : step.BlocksNew(row)) {
     if (!Expect(contents_.IsBlock({.block = block}), kProtocol,
                 "sequence {} is given block {} of {}", row.id.value, block.value,
                 options_.blocks)) {

@@ -69,7 +69,7 @@ class CoreHarness final {
   // The device runs the oldest step in flight; the next tick gets its result.
   bool RunOldest(const FakeFaults& faults = {}) {
     if (in_flight_.empty()) return false;
-    inputs_.results.push_back(device_.Run(in_flight_.front(), faults));
+    inputs_.results.push_back(device_.Run(std::move(in_flight_.front()), faults));
     in_flight_.pop_front();
     if (!device_.violation().empty()) Report(device_.violation());
     return true;

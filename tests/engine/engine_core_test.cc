@@ -168,7 +168,7 @@ TEST(EngineCore, SameInputsGiveSameActions) {
       for (const ScheduledStep& step : harness.actions().steps) {
         for (const ScheduledSequence& row : step.sequences) {
           text += fmt::format("{}:{}+{} ", row.id.value, row.tokens_computed, row.tokens);
-          for (const BlockId block : row.blocks_new) text += fmt::format("{} ", block.value);
+          for (const BlockId block : step.BlocksNew(row)) text += fmt::format("{} ", block.value);
         }
       }
       for (const SequenceOutput& output : harness.actions().outputs) {

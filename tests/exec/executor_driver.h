@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,8 +88,7 @@ class ExecutorDriver final {
       if (!sequence->started)
         step.started.push_back({sequence->id, sequence->index, sequence->request});
       sequence->started = true;
-      step.sequences.push_back(Schedule(*sequence, rows));
-      step.tokens_total += rows;
+      Schedule(*sequence, rows, step);
     }
     StepResult result = Run(std::move(step));
     EXPECT_TRUE(result.status.ok()) << result.status;
@@ -136,23 +136,20 @@ class ExecutorDriver final {
 
   void End(const DrivenSequence& sequence) { ended_.push_back(sequence.id); }
 
-  ScheduledSequence Schedule(DrivenSequence& sequence, int32_t rows) {
+  void Schedule(DrivenSequence& sequence, int32_t rows, ScheduledStep& step) {
     const int32_t end = sequence.tokens_computed + rows;
     while (static_cast<int32_t>(sequence.blocks.size()) * executor_->kv_layout().tokens_per_block <
            end) {
       sequence.blocks.push_back(free_.back());
       free_.pop_back();
     }
-    ScheduledSequence scheduled{
-        .id = sequence.id,
-        .tokens_computed = sequence.tokens_computed,
-        .tokens = rows,
-        .blocks_replaced = std::exchange(sequence.replaced, false),
-        .blocks_new = {sequence.blocks.begin() + static_cast<int64_t>(sequence.blocks_sent),
-                       sequence.blocks.end()},
-        .sample = end == static_cast<int32_t>(sequence.tokens.size())};
+    step.Add({.id = sequence.id,
+              .tokens_computed = sequence.tokens_computed,
+              .tokens = rows,
+              .blocks_replaced = std::exchange(sequence.replaced, false),
+              .sample = end == static_cast<int32_t>(sequence.tokens.size())},
+             std::span(sequence.blocks).subspan(sequence.blocks_sent));
     sequence.blocks_sent = sequence.blocks.size();
-    return scheduled;
   }
 
   int64_t next_step_id() { return ++last_step_; }

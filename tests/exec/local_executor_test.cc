@@ -122,21 +122,35 @@ TEST_F(LocalExecutorTest, ABadStepFailsAndTheNextOneRuns) {
   driver.Step({{&sequence, 40}});
   const SequenceId id = sequence.id;
   const auto begin = static_cast<int32_t>(sequence.tokens_computed);
-  const std::vector<ScheduledSequence> bad = {
-      {.id = {999}, .tokens_computed = 0, .tokens = 1, .blocks_new = {{1}}},
-      {.id = id, .tokens_computed = begin, .tokens = 0},
-      {.id = id, .tokens_computed = begin, .tokens = -5},
-      {.id = id, .tokens_computed = -1, .tokens = 5},
-      {.id = id, .tokens_computed = begin, .tokens = 9},                        // no block for it
-      {.id = id, .tokens_computed = begin, .tokens = 9, .blocks_new = {{32}}},  // no such block
-      {.id = id, .tokens_computed = begin, .tokens = 9, .blocks_new = {{-1}}},
-      {.id = id, .tokens_computed = begin, .tokens = 5, .blocks_new = {{3}}, .sample = true},
-      {.id = id, .tokens_computed = begin, .tokens = 100000},
-      {.id = id, .tokens_computed = std::numeric_limits<int32_t>::max(), .tokens = 5},
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  struct BadSequence {
+    ScheduledSequence scheduled;
+    std::vector<BlockId> blocks;  // of the step
   };
-  for (const ScheduledSequence& scheduled : bad) {
-    const StepResult result =
-        driver.Run({.step_id = driver.next_step_id(), .sequences = {scheduled}});
+  const std::vector<BadSequence> bad = {
+      {{.id = {999}, .tokens = 1, .blocks_new = 1}, {{1}}},
+      {{.id = id, .tokens_computed = begin, .tokens = 0}, {}},
+      {{.id = id, .tokens_computed = begin, .tokens = -5}, {}},
+      {{.id = id, .tokens_computed = -1, .tokens = 5}, {}},
+      {{.id = id, .tokens_computed = begin, .tokens = 9}, {{1}}},  // no block for it
+      {{.id = id, .tokens_computed = begin, .tokens = 9, .blocks_new = 1}, {{32}}},  // none such
+      {{.id = id, .tokens_computed = begin, .tokens = 9, .blocks_new = 1}, {{-1}}},
+      {{.id = id, .tokens_computed = begin, .tokens = 5, .sample = true, .blocks_new = 1}, {{3}}},
+      {{.id = id, .tokens_computed = begin, .tokens = 100000}, {}},
+      {{.id = id, .tokens_computed = kMost, .tokens = 5}, {}},
+      // Blocks that the step does not have.
+      {{.id = id, .tokens_computed = begin, .tokens = 1, .blocks_new = 2}, {{3}}},
+      {{.id = id, .tokens_computed = begin, .tokens = 1, .blocks_begin = 1, .blocks_new = 1},
+       {{3}}},
+      {{.id = id, .tokens_computed = begin, .tokens = 1, .blocks_begin = -1, .blocks_new = 1},
+       {{3}}},
+      {{.id = id, .tokens_computed = begin, .tokens = 1, .blocks_new = -1}, {{3}}},
+      {{.id = id, .tokens_computed = begin, .tokens = 1, .blocks_begin = 1, .blocks_new = kMost},
+       {{3}}},
+  };
+  for (const auto& [scheduled, blocks] : bad) {
+    const StepResult result = driver.Run(
+        {.step_id = driver.next_step_id(), .sequences = {scheduled}, .blocks_new = blocks});
     EXPECT_EQ(result.status.code(), StatusCode::kInternal);
     EXPECT_TRUE(result.sequences.empty());
   }
@@ -226,14 +240,15 @@ TEST_F(LocalExecutorTest, StepsInFlightFollowEachOther) {
   for (int32_t i = 0; i < 4; ++i) {
     ScheduledStep step{.step_id = i + 1};
     ScheduledSequence scheduled{.id = {1}, .sample = true};
+    std::vector<BlockId> blocks;
     if (i == 0) {
       step.started = {{.id = {1}, .request = request}};
       scheduled.blocks_replaced = true;
-      for (int32_t block = 0; block < 8; ++block) scheduled.blocks_new.push_back({block * 3});
+      for (int32_t block = 0; block < 8; ++block) blocks.push_back({block * 3});
     }
     scheduled.tokens_computed = i == 0 ? 0 : prompt_tokens + i - 1;
     scheduled.tokens = i == 0 ? prompt_tokens : 1;
-    step.sequences = {scheduled};
+    step.Add(scheduled, blocks);
     (*executor)->Submit(std::move(step));
   }
   for (int32_t i = 0; i < 4; ++i) {
@@ -328,17 +343,18 @@ TEST_F(PoisonedModel, RowsThatFollowAFailedOneFailAlone) {
     for (uint64_t s = 0; s < prompts.size(); ++s) {
       const auto prompt_tokens = static_cast<int32_t>(prompts[s].size());
       ScheduledSequence scheduled{.id = {s + 1}, .sample = true};
+      std::vector<BlockId> blocks;
       if (i == 0) {
         step.started.push_back(
             {.id = {s + 1}, .request = std::make_shared<const Request>(Greedy(prompts[s]))});
         scheduled.blocks_replaced = true;
         for (int32_t block = 0; block < 8; ++block) {
-          scheduled.blocks_new.push_back({block * 2 + static_cast<int32_t>(s)});
+          blocks.push_back({block * 2 + static_cast<int32_t>(s)});
         }
       }
       scheduled.tokens_computed = i == 0 ? 0 : prompt_tokens + i - 1;
       scheduled.tokens = i == 0 ? prompt_tokens : 1;
-      step.sequences.push_back(scheduled);
+      step.Add(scheduled, blocks);
     }
     (*executor)->Submit(std::move(step));
   }
@@ -364,8 +380,9 @@ TEST_F(LocalExecutorTest, AStepTellsThatItMoves) {
       {.id = {1}, .request = std::make_shared<const Request>(Greedy(prompts_[1].prompt_ids))}};
   ScheduledSequence scheduled{.id = {1}, .blocks_replaced = true, .sample = true};
   scheduled.tokens = static_cast<int32_t>(prompts_[1].prompt_ids.size());
-  for (int32_t block = 0; block < 8; ++block) scheduled.blocks_new.push_back({block});
-  step.sequences = {scheduled};
+  std::vector<BlockId> blocks;
+  for (int32_t block = 0; block < 8; ++block) blocks.push_back({block});
+  step.Add(scheduled, blocks);
   (*executor)->Submit(std::move(step));
   while (!(*executor)->Poll()) std::this_thread::yield();
   // Products and attention of each layer, and the logits.

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -95,7 +96,7 @@ class FakeDevice final {
         host_slots_(static_cast<size_t>(options_.limits.kv_host_blocks) *
                     static_cast<size_t>(options_.tokens_per_block)) {}
 
-  StepResult Run(const ScheduledStep& step, const FakeFaults& faults = {}) {
+  StepResult Run(ScheduledStep step, const FakeFaults& faults = {}) {
     CheckLimits(step);
     for (const SequenceId id : step.ended) {
       Expect(sequences_.erase(id) == 1, "step {} ends sequence {}, which is unknown", step.step_id,
@@ -109,11 +110,13 @@ class FakeDevice final {
     for (const KvCopy& copy : step.copies) RunCopy(step, copy, faults);
     StepResult result{.step_id = step.step_id,
                       .status = faults.step,
+                      .sequences = std::move(step.results_memory),
                       .duration_ns = DurationNs(step, faults.slowness)};
     for (const ScheduledSequence& row : step.sequences) {
       SequenceResult row_result = RunRow(step, row, faults);
       if (faults.step.ok()) result.sequences.push_back(std::move(row_result));
     }
+    result.step = std::move(step);
     return result;
   }
 
@@ -215,7 +218,8 @@ class FakeDevice final {
       known.table.clear();
       known.tokens_computed = row.tokens_computed;  // from the prefix cache
     }
-    known.table.insert(known.table.end(), row.blocks_new.begin(), row.blocks_new.end());
+    const std::span<const BlockId> blocks_new = step.BlocksNew(row);
+    known.table.insert(known.table.end(), blocks_new.begin(), blocks_new.end());
     if (known.broken) {
       result.status = Internal("sequence {} failed before", row.id.value);
       return result;
@@ -375,7 +379,7 @@ class FakeExecutor final : public Executor {
  private:
   void FinishFront(FakeFaults faults) {
     if (!step_status_.ok()) faults.step = step_status_;
-    finished_.push_back(device_.Run(submitted_.front(), faults));
+    finished_.push_back(device_.Run(std::move(submitted_.front()), faults));
     submitted_.pop_front();
   }
   void RunAll() {

@@ -18,6 +18,17 @@ std::unique_ptr<Sequence> MakeSequence(uint64_t id, int32_t prompt_tokens, int32
   return std::make_unique<Sequence>(SequenceId{id}, 0, request, prompt_tokens + 20);
 }
 
+bool BuildsStep(Scheduler& scheduler) {
+  ScheduledStep step;
+  return scheduler.BuildStep(step);
+}
+
+ScheduledStep Build(Scheduler& scheduler) {
+  ScheduledStep step;
+  EXPECT_TRUE(scheduler.BuildStep(step));
+  return step;
+}
+
 class SchedulerTest : public testing::Test {
  protected:
   KvManager kv_{{.blocks = 16, .tokens_per_block = 4}};
@@ -39,16 +50,16 @@ TEST_F(SchedulerTest, SaysWhoEndedOnceAndOnlyIfTheExecutorKnowsThem) {
   const auto b = MakeSequence(2, 4);
   const auto c = MakeSequence(3, 4);
   scheduler.TryAdd(*a);
-  const ScheduledStep first = *scheduler.BuildStep();
+  const ScheduledStep first = Build(scheduler);
   ASSERT_EQ(first.started.size(), 1U);
   EXPECT_EQ(first.started[0].request, a->request());
   scheduler.TryAdd(*b);
   scheduler.Finish(*b);
   scheduler.Finish(*a);
   scheduler.FinishOldestStep(first.step_id);
-  EXPECT_EQ(scheduler.BuildStep(), std::nullopt);
+  EXPECT_FALSE(BuildsStep(scheduler));
   scheduler.TryAdd(*c);
-  const ScheduledStep second = *scheduler.BuildStep();
+  const ScheduledStep second = Build(scheduler);
   EXPECT_EQ(second.step_id, first.step_id + 1);
   EXPECT_EQ(second.ended, std::vector<SequenceId>{SequenceId{1}});
   EXPECT_TRUE(scheduler.CheckIntegrity().ok());
@@ -62,19 +73,20 @@ TEST_F(SchedulerTest, SendsBlocksAsADifference) {
     const auto rows = scheduler.FinishOldestStep(step.step_id);
     scheduler.Confirm(rows[0]);
     if (rows[0].sample) a->Append(9);
+    EXPECT_EQ(std::ssize(step.blocks_new), step.sequences[0].blocks_new);
     return step.sequences[0];
   };
-  const ScheduledSequence first = run(*scheduler.BuildStep());
+  const ScheduledSequence first = run(Build(scheduler));
   EXPECT_TRUE(first.blocks_replaced);
-  EXPECT_EQ(first.blocks_new.size(), 2U);
+  EXPECT_EQ(first.blocks_new, 2);
   for (int32_t i = 0; i < 2; ++i) {
-    const ScheduledSequence more = run(*scheduler.BuildStep());
+    const ScheduledSequence more = run(Build(scheduler));
     EXPECT_FALSE(more.blocks_replaced);
-    EXPECT_TRUE(more.blocks_new.empty());
+    EXPECT_EQ(more.blocks_new, 0);
   }
-  const ScheduledSequence decode = run(*scheduler.BuildStep());
+  const ScheduledSequence decode = run(Build(scheduler));
   EXPECT_EQ(decode.tokens_computed, 8);
-  EXPECT_EQ(decode.blocks_new.size(), 1U);
+  EXPECT_EQ(decode.blocks_new, 1);
 }
 
 // The order is the policy's alone.
@@ -92,7 +104,7 @@ TEST_F(SchedulerTest, FollowsItsPolicy) {
   const auto b = MakeSequence(2, 4);
   scheduler.TryAdd(*a);
   scheduler.TryAdd(*b);
-  const ScheduledStep step = *scheduler.BuildStep();
+  const ScheduledStep step = Build(scheduler);
   ASSERT_EQ(step.sequences.size(), 2U);
   EXPECT_EQ(step.sequences[0].id, SequenceId{2});
   EXPECT_EQ(step.sequences[1].tokens, 2);
@@ -110,9 +122,9 @@ TEST_F(SchedulerTest, StepsComeBackInOrder) {
   Scheduler scheduler({}, {.tokens_max = 2, .steps_in_flight_max = 2}, policy_, kv_);
   const auto a = MakeSequence(1, 8);
   scheduler.TryAdd(*a);
-  scheduler.BuildStep();
-  scheduler.BuildStep();
-  EXPECT_EQ(scheduler.BuildStep(), std::nullopt) << "two are the most";
+  EXPECT_TRUE(BuildsStep(scheduler));
+  EXPECT_TRUE(BuildsStep(scheduler));
+  EXPECT_FALSE(BuildsStep(scheduler)) << "two are the most";
   EXPECT_DEATH(scheduler.FinishOldestStep(2), "before step 1");
   scheduler.FinishOldestStep(1);
   scheduler.FinishOldestStep(2);

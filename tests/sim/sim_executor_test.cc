@@ -33,22 +33,25 @@ class SimExecutorTest : public testing::Test {
     request.sampling.seed = id;
     return {.id = SequenceId{id}, .request = std::make_shared<const Request>(std::move(request))};
   }
-  static ScheduledSequence Row(uint64_t id, int32_t begin, int32_t end, std::vector<int32_t> blocks,
-                               bool sample) {
-    ScheduledSequence row{.id = SequenceId{id},
-                          .tokens_computed = begin,
-                          .tokens = end - begin,
-                          .blocks_replaced = begin == 0,
-                          .sample = sample};
-    for (const int32_t block : blocks) row.blocks_new.push_back(BlockId{block});
+  struct RowOfStep {
+    ScheduledSequence scheduled;
+    std::vector<BlockId> blocks;
+  };
+  static RowOfStep Row(uint64_t id, int32_t begin, int32_t end, const std::vector<int32_t>& blocks,
+                       bool sample) {
+    RowOfStep row{.scheduled = {.id = SequenceId{id},
+                                .tokens_computed = begin,
+                                .tokens = end - begin,
+                                .blocks_replaced = begin == 0,
+                                .sample = sample}};
+    for (const int32_t block : blocks) row.blocks.push_back(BlockId{block});
     return row;
   }
-  void Submit(std::vector<SequenceStart> started, std::vector<ScheduledSequence> rows,
+  void Submit(std::vector<SequenceStart> started, const std::vector<RowOfStep>& rows,
               std::vector<SequenceId> ended = {}) {
     ScheduledStep step{
         .step_id = ++steps_, .started = std::move(started), .ended = std::move(ended)};
-    for (const ScheduledSequence& row : rows) step.tokens_total += row.tokens;
-    step.sequences = std::move(rows);
+    for (const RowOfStep& row : rows) step.Add(row.scheduled, row.blocks);
     executor_.Submit(std::move(step));
   }
   StepResult Finish() {
@@ -79,8 +82,8 @@ TEST_F(SimExecutorTest, RunsWhatIsRightAndTakesItsTime) {
   // Another starts with the first block of it.
   Submit({Start(2, {5, 6, 7, 8, 1})}, {Row(1, 5, 6, {}, true)});
   Finish();
-  ScheduledSequence hit = Row(2, 4, 5, {2, 4}, true);
-  hit.blocks_replaced = true;
+  RowOfStep hit = Row(2, 4, 5, {2, 4}, true);
+  hit.scheduled.blocks_replaced = true;
   Submit({}, {hit}, {SequenceId{1}});
   EXPECT_EQ(Finish().sequences.at(0).token, DrawToken(2, 0, 5, kVocab));
   EXPECT_EQ(check(), "");
@@ -146,16 +149,16 @@ TEST_F(SimExecutorTest, NamesABlockOverwrittenUnderItsReader) {
 TEST_F(SimExecutorTest, NamesAPrefixThatIsAnother) {
   Submit({Start(1, {1, 2, 3, 4, 5})}, {Row(1, 0, 5, {0, 1}, true)});
   Finish();
-  ScheduledSequence hit = Row(2, 4, 5, {0, 2}, true);
-  hit.blocks_replaced = true;
+  RowOfStep hit = Row(2, 4, 5, {0, 2}, true);
+  hit.scheduled.blocks_replaced = true;
   Submit({Start(2, {1, 2, 4, 3, 5})}, {hit});
   EXPECT_EQ(check(), kReads);
 }
 
 TEST_F(SimExecutorTest, NamesAPrefixOfAStepThatIsNotBack) {
   Submit({Start(1, {1, 2, 3, 4, 5})}, {Row(1, 0, 5, {0, 1}, true)});
-  ScheduledSequence hit = Row(2, 4, 5, {0, 2}, true);
-  hit.blocks_replaced = true;
+  RowOfStep hit = Row(2, 4, 5, {0, 2}, true);
+  hit.scheduled.blocks_replaced = true;
   Submit({Start(2, {1, 2, 3, 4, 5})}, {hit});
   EXPECT_EQ(check(), kReads);
 }
@@ -168,8 +171,8 @@ TEST_F(SimExecutorTest, AFailedStepLeavesNothingToRead) {
   EXPECT_TRUE(failed.sequences.empty());
   EXPECT_TRUE(executor_.has_failed(RequestId{1}));
   EXPECT_FALSE(executor_.has_failed(RequestId{2}));
-  ScheduledSequence hit = Row(2, 4, 5, {0, 2}, true);
-  hit.blocks_replaced = true;
+  RowOfStep hit = Row(2, 4, 5, {0, 2}, true);
+  hit.scheduled.blocks_replaced = true;
   Submit({Start(2, {1, 2, 3, 4, 5})}, {hit});
   EXPECT_EQ(check(), kReads);
 }
