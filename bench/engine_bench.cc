@@ -3,35 +3,14 @@
 // allocations of a step.
 #include <benchmark/benchmark.h>
 
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "engine/engine_core.h"
 #include "engine/latency_ledger.h"
-
-namespace {
-
-int64_t allocations = 0;
-
-}  // namespace
-
-// Kept out of line: the compiler would see free() behind delete and warn.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations;
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/fakes/allocation_count.h"
 
 namespace polysil {
 namespace {
@@ -69,27 +48,26 @@ StepResult ResultOf(ScheduledStep step) {
   return result;
 }
 
-// Brings so many sequences to decoding.
+// Brings so many sequences to decoding. An executor that gives every step back, and a driver that
+// uses its inputs again.
 struct Steady {
   explicit Steady(int32_t sequences) : core(CoreOptions(sequences)) {
-    EngineInputs inputs;
     for (int32_t i = 0; i < sequences; ++i) {
       inputs.submitted.push_back(
           {MakeRequest(static_cast<uint64_t>(i + 1), kPromptTokens, 1 << 20), 0});
     }
-    step = std::move(core.Tick(++now_ns, std::move(inputs)).steps.at(0));
+    Tick();
     while (step.tokens_total != sequences ||
            static_cast<int32_t>(step.sequences.size()) != sequences) {
-      Advance();
+      Answer();
+      Tick();
     }
   }
-  void Advance() {
-    EngineInputs inputs;
-    inputs.results.push_back(ResultOf(std::move(step)));
-    step = std::move(core.Tick(++now_ns, std::move(inputs)).steps.at(0));
-  }
+  void Answer() { inputs.results.push_back(ResultOf(std::move(step))); }
+  void Tick() { step = std::move(core.Tick(++now_ns, inputs).steps.at(0)); }
 
   EngineCore core;
+  EngineInputs inputs;
   ScheduledStep step;
   int64_t now_ns = 0;
 };
@@ -97,19 +75,19 @@ struct Steady {
 // A whole tick: apply 256 results, publish, 256 outputs, build the next step of 256 decodes.
 void BM_Tick(benchmark::State& state) {
   Steady steady(static_cast<int32_t>(state.range(0)));
-  for (int i = 0; i < 64; ++i) steady.Advance();
+  for (int i = 0; i < 64; ++i) {
+    steady.Answer();
+    steady.Tick();
+  }
   int64_t counted = 0;
   for (auto _ : state) {
     state.PauseTiming();
-    EngineInputs inputs;
-    inputs.results.push_back(ResultOf(std::move(steady.step)));
-    const int64_t before = allocations;
+    steady.Answer();
+    const int64_t before = allocations_of_thread;
     state.ResumeTiming();
-    EngineActions actions = steady.core.Tick(++steady.now_ns, std::move(inputs));
+    steady.Tick();
     state.PauseTiming();
-    counted += allocations - before;
-    steady.step = std::move(actions.steps.at(0));
-    actions = {};
+    counted += allocations_of_thread - before;
     state.ResumeTiming();
   }
   state.counters["allocations"] =
@@ -144,10 +122,10 @@ void BM_ScheduleStep(benchmark::State& state) {
     kv.ClearEvents();
   };
   for (int i = 0; i < 300; ++i) advance();
-  const int64_t before = allocations;
+  const int64_t before = allocations_of_thread;
   for (auto _ : state) advance();
   state.counters["allocations"] =
-      static_cast<double>(allocations - before) / static_cast<double>(state.iterations());
+      static_cast<double>(allocations_of_thread - before) / static_cast<double>(state.iterations());
   state.counters["rows"] = static_cast<double>(step.sequences.size());
 }
 BENCHMARK(BM_ScheduleStep)

@@ -4,24 +4,25 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace polysil {
 
 template <typename T>
 class BoundedQueue final {
  public:
-  explicit BoundedQueue(size_t items_max) : items_max_(items_max) {}
+  explicit BoundedQueue(size_t items_max) : items_(items_max) {}
 
   // False when full or closed; `item` is then untouched.
   [[nodiscard]] bool TryPush(T&& item) {
     {
       std::lock_guard lock(mutex_);
-      if (closed_ || items_.size() >= items_max_) return false;
-      items_.push_back(std::move(item));
+      if (closed_ || size_ == items_.size()) return false;
+      items_[(front_ + size_) % items_.size()] = std::move(item);
+      ++size_;
     }
     changed_.notify_one();
     return true;
@@ -30,7 +31,7 @@ class BoundedQueue final {
   // Waits for an item; none once the queue is closed and empty.
   std::optional<T> Pop() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return closed_ || !items_.empty(); });
+    changed_.wait(lock, [this] { return closed_ || size_ > 0; });
     return TakeFront();
   }
 
@@ -50,21 +51,23 @@ class BoundedQueue final {
 
   size_t size() const {
     std::lock_guard lock(mutex_);
-    return items_.size();
+    return size_;
   }
 
  private:
   std::optional<T> TakeFront() {
-    if (items_.empty()) return std::nullopt;
-    std::optional<T> item(std::move(items_.front()));
-    items_.pop_front();
+    if (size_ == 0) return std::nullopt;
+    std::optional<T> item = std::exchange(items_[front_], std::nullopt);
+    front_ = (front_ + 1) % items_.size();
+    --size_;
     return item;
   }
 
-  const size_t items_max_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<T> items_;
+  std::vector<std::optional<T>> items_;  // a ring: size_ of them from front_ on
+  size_t front_ = 0;
+  size_t size_ = 0;
   bool closed_ = false;
 };
 

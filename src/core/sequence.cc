@@ -12,6 +12,9 @@ namespace {
 
 constexpr int kStates = 5;
 
+// Room for so many tokens of output from the start; where there are more, it doubles now and then.
+constexpr int32_t kOutputTokensRoom = 4096;
+
 // kLegalMoves[from][to], in the order of SequenceState.
 constexpr std::array<std::array<bool, kStates>, kStates> kLegalMoves = {{
     // waiting running transferring preempted finished
@@ -46,12 +49,11 @@ bool IsLegalMove(SequenceState from, SequenceState to) {
 
 Sequence::Sequence(SequenceId id, int32_t index, std::shared_ptr<const Request> request,
                    int32_t tokens_limit)
-    : id_(id),
-      index_(index),
-      request_(std::move(request)),
-      tokens_limit_(tokens_limit),
-      tokens_(request_->prompt) {
+    : id_(id), index_(index), request_(std::move(request)), tokens_limit_(tokens_limit) {
   CHECK(tokens_limit_ > prompt_tokens(), "limit {}, prompt {}", tokens_limit_, prompt_tokens());
+  const int32_t room = std::min(tokens_limit_ - prompt_tokens(), kOutputTokensRoom);
+  tokens_.reserve(request_->prompt.size() + static_cast<size_t>(room));
+  tokens_ = request_->prompt;
 }
 
 void Sequence::MoveTo(SequenceState next) {

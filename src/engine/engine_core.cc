@@ -1,8 +1,9 @@
 #include "engine/engine_core.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/seeded_bug.h"
 #include "engine/latency_ledger.h"
 #include "polysil/base/check.h"
@@ -37,16 +38,11 @@ struct EngineCore::LiveRequest {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
-// So many have to be served under load before their rate is told to anybody.
-constexpr uint64_t kServedKnown = 8;
-// A tenant may have so many times the room that is left: three quarters of it alone, two of them
-// three sevenths each.
-constexpr int64_t kTenantRoom = 3;
 
-Histogram MakeHistogram(std::vector<double> bounds) {
+Histogram MakeHistogram(std::initializer_list<double> bounds) {
   Histogram histogram;
+  histogram.bounds = bounds;
   histogram.counts.resize(bounds.size() + 1);
-  histogram.bounds = std::move(bounds);
   return histogram;
 }
 
@@ -92,8 +88,9 @@ EngineCore::EngineCore(const EngineCoreOptions& options)
 
 EngineCore::~EngineCore() = default;
 
-EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
+EngineActions& EngineCore::Tick(int64_t now_ns, EngineInputs& inputs) {
   CHECK(now_ns >= now_ns_, "time went from {} back to {}", now_ns_, now_ns);
+  actions_.Clear();
   const bool backlogged = scheduler_.waiting() > 0;
   const uint64_t served_before = sequences_served_;
   const int64_t elapsed_ns = now_ns - now_ns_;
@@ -119,13 +116,8 @@ EngineActions EngineCore::Tick(int64_t now_ns, EngineInputs inputs) {
   BuildSteps();
   ForgetEnded();
   actions_.wake_ns = NextWake();
-  return std::exchange(actions_, {});
-}
-
-void EngineCore::CountBacklog(int64_t elapsed_ns, uint64_t served) {
-  backlog_ns_ += elapsed_ns;
-  backlog_served_ += served;
-  backlog_rate_.Observe(backlog_ns_, backlog_served_);
+  inputs.Clear();
+  return actions_;
 }
 
 void EngineCore::ApplyResult(StepResult& result) {
@@ -283,76 +275,6 @@ void EngineCore::Accept(const SubmittedRequest& submitted) {
         request.id.value);
 }
 
-Status EngineCore::Admissible(const Request& request) const {
-  if (draining()) return Unavailable("the engine is shutting down");
-  RETURN_IF_ERROR(Validate(request, options_.limits));
-  RETURN_IF_ERROR(HasRoom(request));
-  return MeetsDeadline(request);
-}
-
-// Bounded by sequences and by tokens. Where there are tenants, each leaves room for others: the
-// dynamic thresholds of Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory
-// Packet Switches" (1998). So a newcomer finds a place, however much one of them sends.
-Status EngineCore::HasRoom(const Request& request) const {
-  const int64_t places = int64_t{options_.sequences_max} + options_.queue_max;
-  if (sequences_live_ + request.sequences > places) {
-    return ResourceExhausted("{} sequences run or wait and {} more were asked for, {} are the most",
-                             sequences_live_, request.sequences, places);
-  }
-  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) * request.sequences;
-  const int64_t tokens_waiting = scheduler_.tokens_waiting();
-  if (tokens_waiting > 0 && tokens_waiting + tokens > options_.queue_tokens_max) {
-    return ResourceExhausted("{} tokens wait and {} more were sent, {} are the most",
-                             tokens_waiting, tokens, options_.queue_tokens_max);
-  }
-  if (!options_.tenants_leave_room) return OkStatus();
-  const RequestQueue::Holding held = scheduler_.HeldBy(request.tenant);
-  const int64_t places_free = places - sequences_live_;
-  if (held.sequences + request.sequences > kTenantRoom * places_free) {
-    return ResourceExhausted(
-        "{} sequences of this tenant run or wait and {} more were asked for; {} places are left "
-        "for all, and a tenant may have {} times as many as are left",
-        held.sequences, request.sequences, places_free, kTenantRoom);
-  }
-  const int64_t tokens_left = options_.queue_tokens_max - tokens_waiting;
-  if (held.tokens_waiting > 0 && held.tokens_waiting + tokens > kTenantRoom * tokens_left) {
-    return ResourceExhausted(
-        "{} tokens of this tenant wait and {} more were sent; {} are left for all, and of a tenant "
-        "may wait {} times as many as are left",
-        held.tokens_waiting, tokens, tokens_left, kTenantRoom);
-  }
-  return OkStatus();
-}
-
-// Whether its turn to begin comes before its deadline, as fast as others were served lately.
-Status EngineCore::MeetsDeadline(const Request& request) const {
-  if (request.deadline_ns <= now_ns_ || backlog_served_ < kServedKnown) return OkStatus();
-  const int64_t places_free =
-      options_.sequences_max - static_cast<int64_t>(scheduler_.running().size());
-  const int64_t before = scheduler_.SequencesBefore(request.priority, request.tenant) - places_free;
-  if (before <= 0) return OkStatus();
-  const double rate = backlog_rate_.PerSecond(backlog_ns_);
-  const double left_s = static_cast<double>(request.deadline_ns - now_ns_) / kNsPerSecond;
-  if (static_cast<double>(before) <= rate * left_s) return OkStatus();
-  return ResourceExhausted(
-      "{} sequences are served before this one, about {:.3g} a second; its deadline is in {:.3g} s",
-      before, rate, left_s);
-}
-
-void EngineCore::Refuse(const SubmittedRequest& submitted, const Status& status) {
-  const Request& request = *submitted.request;
-  ++stats_.requests_refused;
-  const int32_t sequences = std::clamp(request.sequences, 1, options_.limits.sequences_max);
-  const int64_t queue_ns = now_ns_ - submitted.arrived_ns;
-  for (int32_t index = 0; index < sequences; ++index) {
-    actions_.outputs.push_back(SequenceOutput{.request = request.id,
-                                              .sequence_index = index,
-                                              .finish = FinishReason::kError,
-                                              .status = status,
-                                              .latency = {.queue_ns = queue_ns}});
-  }
-}
-
 void EngineCore::StopSequence(const SequenceStop& stop) {
   const auto found = requests_.find(stop.request);
   if (found == requests_.end()) return;
@@ -485,13 +407,19 @@ int64_t EngineCore::NextWake() const {
   return wake_ns;
 }
 
+// Whether no sequence of its request before it runs.
+bool EngineCore::IsFirstThatRuns(const Sequence& sequence) const {
+  if (sequence.request()->sequences == 1) return true;
+  for (const std::unique_ptr<LiveSequence>& live : sequences_.at(sequence.id())->owner.sequences) {
+    if (live->sequence.state() == SequenceState::kRunning) return &live->sequence == &sequence;
+  }
+  return false;
+}
+
 EngineStats EngineCore::stats() const {
   EngineStats stats = stats_;
-  absl::flat_hash_set<const Request*> running_many;  // those that have several sequences
   for (const Sequence* sequence : scheduler_.running()) {
-    const Request* request = sequence->request().get();
-    const bool counts = request->sequences == 1 || running_many.insert(request).second;
-    stats.requests_running += counts ? 1 : 0;
+    stats.requests_running += IsFirstThatRuns(*sequence) ? 1 : 0;
   }
   stats.requests_waiting = requests_live_ - stats.requests_running;
   const KvStats kv = kv_.stats();

@@ -60,6 +60,15 @@ struct EngineInputs {
   std::vector<SequenceStop> stopped;  // ends one with kStop; likewise
   // Refuse requests from now on, end what is left at this time. A later one does not put it off.
   std::optional<int64_t> drain_deadline_ns;
+
+  // It is empty then and keeps its memory.
+  void Clear() {
+    results.clear();
+    submitted.clear();
+    cancelled.clear();
+    stopped.clear();
+    drain_deadline_ns.reset();
+  }
 };
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -68,6 +77,13 @@ struct EngineActions {
   std::vector<ScheduledStep> steps;     // to be submitted, in order
   std::vector<SequenceOutput> outputs;  // in order
   int64_t wake_ns = kNever;             // tick again by then, though no input comes
+
+  // It is empty then and keeps its memory.
+  void Clear() {
+    steps.clear();
+    outputs.clear();
+    wake_ns = kNever;
+  }
 };
 
 class EngineCore final {
@@ -77,7 +93,9 @@ class EngineCore final {
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
-  EngineActions Tick(int64_t now_ns, EngineInputs inputs);
+  // Takes what the inputs bring and leaves them empty. The actions are valid until the next tick;
+  // what they hold may be moved out of them. So the memory of both serves every tick.
+  EngineActions& Tick(int64_t now_ns, EngineInputs& inputs);
 
   // What the last tick changed in the prefix cache; before the first, that it is empty.
   const KvEvents& kv_events() const { return kv_.events(); }
@@ -125,6 +143,7 @@ class EngineCore final {
   void KeepMemory(StepResult& result);
   void ForgetEnded();
   int64_t NextWake() const;
+  bool IsFirstThatRuns(const Sequence& sequence) const;
 
   const EngineCoreOptions options_;
   const int32_t tokens_limit_;  // of prompt and output, by context and pool
@@ -146,7 +165,7 @@ class EngineCore final {
   ServiceRate backlog_rate_{0};
   std::optional<int64_t> drain_deadline_ns_;
   int64_t now_ns_ = 0;
-  EngineActions actions_;                   // of the tick that runs
+  EngineActions actions_;                   // of the tick that runs, or ran last
   std::vector<ScheduledStep> steps_spare_;  // empty ones that came back, for their memory
   EngineStats stats_;                       // without the gauges
 };

@@ -129,12 +129,6 @@ class EngineThread::Runtime final {
   bool WaitIdle(int64_t timeout_ns) const { return outbox_.WaitEmpty(timeout_ns); }
 
  private:
-  // What other threads left for the engine thread.
-  struct Inbox {
-    EngineInputs inputs;
-    bool stopping = false;
-  };
-
   // Changes the inbox under its lock, then wakes the engine thread.
   template <typename Change>
   void Wake(Change change) {
@@ -150,10 +144,10 @@ class EngineThread::Runtime final {
   bool TryTakePlaces(int32_t sequences);
 
   void RunEngine();
-  Inbox WaitForInputs(int64_t wake_ns);
+  // Brings into inputs_ what other threads left. False: it is time to end.
+  bool WaitForInputs(int64_t wake_ns);
   // Gives the time after which a tick is needed.
-  int64_t Tick(EngineInputs inputs);
-  void SubmitSteps(std::vector<ScheduledStep> steps);
+  int64_t Tick();
   void PublishStats(int64_t now_ns);
   void RunOutput();
 
@@ -177,7 +171,8 @@ class EngineThread::Runtime final {
   bool stopping_ = false;
   uint64_t requests_given_ = 0;
 
-  EngineCore core_;  // the engine thread's alone
+  EngineCore core_;      // the engine thread's alone
+  EngineInputs inputs_;  // likewise; empty between two ticks
   KvEventLog kv_events_;
 
   mutable std::mutex stats_mutex_;
@@ -287,14 +282,14 @@ void EngineThread::Runtime::RunEngine() {
   SetThreadName("engine");
   int64_t wake_ns = kNever;
   while (true) {
-    Inbox inbox = WaitForInputs(wake_ns);
-    if (inbox.stopping) inbox.inputs.drain_deadline_ns = 0;
-    wake_ns = Tick(std::move(inbox.inputs));
-    if (inbox.stopping) return;
+    const bool goes_on = WaitForInputs(wake_ns);
+    if (!goes_on) inputs_.drain_deadline_ns = 0;
+    wake_ns = Tick();
+    if (!goes_on) return;
   }
 }
 
-EngineThread::Runtime::Inbox EngineThread::Runtime::WaitForInputs(int64_t wake_ns) {
+bool EngineThread::Runtime::WaitForInputs(int64_t wake_ns) {
   std::unique_lock lock(inbox_mutex_);
   const auto filled = [this] { return inbox_filled_; };
   if (wake_ns == kNever) {
@@ -306,19 +301,20 @@ EngineThread::Runtime::Inbox EngineThread::Runtime::WaitForInputs(int64_t wake_n
   watch_.tick().Begin(clock_.NowNs());
   watch_.inbox().End();
   inbox_filled_ = false;
-  return Inbox{std::exchange(inbox_, {}), stopping_};
+  std::swap(inputs_, inbox_);
+  return !stopping_;
 }
 
-int64_t EngineThread::Runtime::Tick(EngineInputs inputs) {
+int64_t EngineThread::Runtime::Tick() {
   while (std::optional<StepResult> result = executor_->Poll()) {
     if (!result->status.ok()) {
       Log(LogLevel::kError, "step {} failed: {}", result->step_id, Message(result->status));
     }
-    inputs.results.push_back(std::move(*result));
+    inputs_.results.push_back(std::move(*result));
   }
   const int64_t now_ns = clock_.NowNs();
-  const bool stepped = !inputs.results.empty();
-  EngineActions actions = core_.Tick(now_ns, std::move(inputs));
+  const bool stepped = !inputs_.results.empty();
+  EngineActions& actions = core_.Tick(now_ns, inputs_);
   step_failures_ = core_.step_failures();
   // A step that came back is progress; the time of the next one runs from here.
   if (core_.steps_in_flight() == 0) {
@@ -329,7 +325,7 @@ int64_t EngineThread::Runtime::Tick(EngineInputs inputs) {
   for (ScheduledStep& step : actions.steps) executor_->Submit(std::move(step));
   kv_events_.Append(core_.kv_events());
   PublishStats(now_ns);
-  outbox_.Put(std::move(actions.outputs));
+  outbox_.Put(actions.outputs);
   watch_.tick().End();
   return actions.wake_ns;
 }

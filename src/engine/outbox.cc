@@ -47,7 +47,7 @@ bool Outbox::TryMarkStopped(RequestId id, int32_t sequence_index) {
   return !std::exchange(streams[static_cast<size_t>(sequence_index)].stopped, true);
 }
 
-void Outbox::Put(std::vector<SequenceOutput> outputs) {
+void Outbox::Put(std::span<SequenceOutput> outputs) {
   if (outputs.empty()) return;
   {
     std::lock_guard lock(mutex_);
@@ -70,10 +70,14 @@ void Outbox::Put(std::vector<SequenceOutput> outputs) {
 
 std::optional<Outbox::Delivery> Outbox::Take() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return closed_ || !ready_.empty(); });
-  if (ready_.empty()) return std::nullopt;
-  const Ready ready = ready_.front();
-  ready_.pop_front();
+  changed_.wait(lock, [this] { return closed_ || taken_ < taking_.size() || !ready_.empty(); });
+  if (taken_ == taking_.size()) {
+    taking_.clear();
+    taken_ = 0;
+    std::swap(taking_, ready_);
+  }
+  if (taking_.empty()) return std::nullopt;
+  const Ready ready = taking_[taken_++];
   OpenRequest& request = open_.at(ready.request);
   std::optional<SequenceOutput>& pending =
       request.streams[static_cast<size_t>(ready.sequence_index)].pending;

@@ -4,11 +4,12 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -30,8 +31,8 @@ class Outbox final {
   bool TryMarkCancelled(RequestId id);
   bool TryMarkStopped(RequestId id, int32_t sequence_index);
 
-  // The engine thread: never blocks.
-  void Put(std::vector<SequenceOutput> outputs);
+  // The engine thread: never blocks. Moves out of the outputs.
+  void Put(std::span<SequenceOutput> outputs);
 
   // The output thread: waits for an output. Absent: closed, and all were taken.
   std::optional<Delivery> Take();
@@ -62,7 +63,10 @@ class Outbox final {
   mutable std::condition_variable changed_;  // for the output thread
   mutable std::condition_variable emptied_;
   absl::flat_hash_map<RequestId, OpenRequest> open_;
-  std::deque<Ready> ready_;
+  // In order: [taken_, end) of taking_, then ready_.
+  std::vector<Ready> taking_;
+  size_t taken_ = 0;
+  std::vector<Ready> ready_;
   bool closed_ = false;
 };
 

@@ -6,6 +6,13 @@
 #include "polysil/base/check.h"
 
 namespace polysil {
+namespace {
+
+// An admitted table has room to grow by so many blocks; where it grows by more, it doubles now and
+// then. A block takes 20 bytes of it.
+constexpr size_t kBlocksRoom = 256;
+
+}  // namespace
 
 KvManager::KvManager(const KvOptions& options)
     : tokens_per_block_(options.tokens_per_block),
@@ -63,6 +70,10 @@ std::optional<int32_t> KvManager::TryAdmit(BlockTableId id, std::span<const Toke
   const int32_t blocks_new = BlocksFor(static_cast<int64_t>(tokens.size())) - HitsOnDevice();
   if (blocks_new + blocks_spared > blocks_available() - hits_idle) return std::nullopt;
 
+  const size_t room =
+      static_cast<size_t>(BlocksFor(static_cast<int64_t>(tokens.size()))) + kBlocksRoom;
+  table.blocks.reserve(room);
+  if (prefix_cache_) table.hashes.reserve(room);
   TakeHits(table);
   AppendBlocks(table, blocks_new);
   const int32_t blocks_cached = static_cast<int32_t>(hits_.size());

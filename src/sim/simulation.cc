@@ -52,7 +52,7 @@ bool Simulation::Advance(const SimObservers& observers) {
   ticks_idle_ = brings ? 0 : ticks_idle_ + 1;
   std::string text;
   if (observers.after_tick) text = fmt::format("tick {} {}", ticks_, TextOf(now_ns, inputs));
-  EngineActions actions = core_.Tick(now_ns, std::move(inputs));
+  EngineActions& actions = core_.Tick(now_ns, inputs);
   if (observers.after_tick) observers.after_tick(text + TextOf(actions));
   wake_ns_ = actions.wake_ns;
   for (ScheduledStep& step : actions.steps) device_.Submit(std::move(step));

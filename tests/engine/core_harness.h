@@ -53,7 +53,7 @@ class CoreHarness final {
   void AdvanceTo(int64_t now_ns) { now_ns_ = std::max(now_ns_, now_ns); }
 
   void Tick() {
-    actions_ = core_.Tick(now_ns_, std::exchange(inputs_, {}));
+    actions_ = core_.Tick(now_ns_, inputs_);
     for (const ScheduledStep& step : actions_.steps) {
       for (const SequenceStart& start : step.started) {
         names_[start.id] = {start.request->id, start.sequence_index};

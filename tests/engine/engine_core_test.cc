@@ -1,6 +1,7 @@
 // What the scenarios do not reach: latencies, and results that make no sense.
 #include "engine/engine_core.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -40,14 +41,18 @@ StepResult ResultOf(const ScheduledStep& step, TokenId token) {
   return result;
 }
 
+EngineActions& Tick(EngineCore& core, int64_t now_ns, EngineInputs inputs) {
+  return core.Tick(now_ns, inputs);
+}
+
 TEST(EngineCore, MeasuresFromArrivalToTokensToEnd) {
   EngineCore core(Options());
-  EngineActions actions = core.Tick(
-      10 * kMs,
-      {.submitted = {Submitted(1, 4 * kMs, {.prompt = {1}, .sampling = {.tokens_max = 3}})}});
+  EngineActions actions =
+      Tick(core, 10 * kMs,
+           {.submitted = {Submitted(1, 4 * kMs, {.prompt = {1}, .sampling = {.tokens_max = 3}})}});
   for (const int64_t now_ms : {104, 109, 124}) {
     ASSERT_EQ(actions.steps.size(), 1U);
-    actions = core.Tick(now_ms * kMs, {.results = {ResultOf(actions.steps[0], 5)}});
+    actions = Tick(core, now_ms * kMs, {.results = {ResultOf(actions.steps[0], 5)}});
   }
   const EngineStats stats = core.stats();
   EXPECT_EQ(Observed(stats.time_to_first_token_s), 1U);
@@ -62,13 +67,14 @@ TEST(EngineCore, MeasuresFromArrivalToTokensToEnd) {
 
 TEST(EngineCore, SaysWhenToWakeIt) {
   EngineCore core(Options());
-  EXPECT_EQ(core.Tick(0, {}).wake_ns, kNever);
-  core.Tick(0, {.submitted = {Submitted(1, 0, {.prompt = {1}, .deadline_ns = 70}),
-                              Submitted(2, 0, {.prompt = {1}, .deadline_ns = 50})}});
-  EXPECT_EQ(core.Tick(1, {}).wake_ns, 50);
-  EXPECT_EQ(core.Tick(50, {}).wake_ns, 70);
-  EXPECT_EQ(core.Tick(51, {.drain_deadline_ns = 60}).wake_ns, 60);
-  EXPECT_EQ(core.Tick(60, {}).wake_ns, kNever);
+  EXPECT_EQ(Tick(core, 0, {}).wake_ns, kNever);
+  Tick(core, 0,
+       {.submitted = {Submitted(1, 0, {.prompt = {1}, .deadline_ns = 70}),
+                      Submitted(2, 0, {.prompt = {1}, .deadline_ns = 50})}});
+  EXPECT_EQ(Tick(core, 1, {}).wake_ns, 50);
+  EXPECT_EQ(Tick(core, 50, {}).wake_ns, 70);
+  EXPECT_EQ(Tick(core, 51, {.drain_deadline_ns = 60}).wake_ns, 60);
+  EXPECT_EQ(Tick(core, 60, {}).wake_ns, kNever);
   EXPECT_EQ(core.sequences_live(), 0);
 }
 
@@ -83,12 +89,12 @@ TEST(EngineCore, ResultsThatDoNotMatchFailTheirRequests) {
       [](StepResult& r) { r.sequences[0].token = 1000; }};
   for (size_t i = 0; i < spoil.size(); ++i) {
     EngineCore core(Options());
-    EngineActions actions =
-        core.Tick(0, {.submitted = {Submitted(1, 0, {.prompt = {1, 2, 3, 4, 5}}),
-                                    Submitted(2, 0, {.prompt = {6, 7}})}});
+    EngineActions actions = Tick(core, 0,
+                                 {.submitted = {Submitted(1, 0, {.prompt = {1, 2, 3, 4, 5}}),
+                                                Submitted(2, 0, {.prompt = {6, 7}})}});
     StepResult result = ResultOf(actions.steps[0], 5);
     spoil[i](result);
-    actions = core.Tick(1, {.results = {result}});
+    actions = Tick(core, 1, {.results = {result}});
     ASSERT_FALSE(actions.outputs.empty());
     EXPECT_EQ(actions.outputs[0].finish, FinishReason::kError) << i;
     EXPECT_EQ(actions.outputs[0].status.code(), StatusCode::kInternal) << i;
@@ -100,16 +106,32 @@ TEST(EngineCore, ResultsThatDoNotMatchFailTheirRequests) {
 TEST(EngineCore, CountsFailedStepsUntilOneSucceeds) {
   EngineCore core(Options());
   const auto run = [&](uint64_t id, const Status& status) {
-    EngineActions actions = core.Tick(0, {.submitted = {Submitted(id, 0, {.prompt = {1, 2}})}});
+    EngineActions actions = Tick(core, 0, {.submitted = {Submitted(id, 0, {.prompt = {1, 2}})}});
     StepResult result = ResultOf(actions.steps[0], 5);
     result.status = status;
-    core.Tick(0, {.results = {result}});
+    Tick(core, 0, {.results = {result}});
   };
   run(1, Internal("no"));
   run(2, Unavailable("gone"));
   EXPECT_EQ(core.step_failures(), 2);
   run(3, OkStatus());
   EXPECT_EQ(core.step_failures(), 0);
+}
+
+// What came back is kept for its memory alone.
+TEST(EngineCore, ForgetsARequestWhenItHasEnded) {
+  EngineCore core(Options());
+  EngineInputs inputs;
+  inputs.submitted.push_back(Submitted(1, 0, {.prompt = {1, 2}, .sampling = {.tokens_max = 1}}));
+  const std::weak_ptr<const Request> request = inputs.submitted[0].request;
+  ScheduledStep step = std::move(core.Tick(0, inputs).steps.at(0));
+  ASSERT_EQ(step.started.size(), 1U);
+  StepResult result = ResultOf(step, 5);
+  result.step = std::move(step);
+  inputs.results.push_back(std::move(result));
+  EXPECT_EQ(core.Tick(0, inputs).outputs.at(0).finish, FinishReason::kLength);
+  EXPECT_TRUE(inputs.results.empty());
+  EXPECT_TRUE(request.expired());
 }
 
 std::vector<TokenId> RunAlone(CoreHarness& harness, const Request& request) {
@@ -185,15 +207,15 @@ TEST(EngineCore, SameInputsGiveSameActions) {
 
 TEST(EngineCoreDeathTest, TimeAndStepsDoNotGoBack) {
   EngineCore core(Options());
-  core.Tick(100, {});
-  EXPECT_DEATH(core.Tick(99, {}), "time went from 100 back to 99");
-  EXPECT_DEATH(core.Tick(100, {.results = {StepResult{.step_id = 1}}}), "none is in flight");
+  Tick(core, 100, {});
+  EXPECT_DEATH(Tick(core, 99, {}), "time went from 100 back to 99");
+  EXPECT_DEATH(Tick(core, 100, {.results = {StepResult{.step_id = 1}}}), "none is in flight");
 }
 
 TEST(Histogram, CountsUpToEachBound) {
   Histogram histogram{.bounds = {1.0, 2.0}, .counts = {0, 0, 0}};
   for (const double value : {0.0, 1.0, 1.5, 2.0, 2.5, 100.0}) histogram.Observe(value);
-  EXPECT_EQ(histogram.counts, (std::vector<uint64_t>{2, 2, 2}));
+  EXPECT_THAT(histogram.counts, testing::ElementsAre(2U, 2U, 2U));
   EXPECT_DOUBLE_EQ(histogram.sum, 107.0);
 }
 

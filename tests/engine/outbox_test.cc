@@ -20,6 +20,10 @@ SequenceOutput Output(uint64_t request, int32_t index, std::vector<TokenId> toke
   return output;
 }
 
+void Put(Outbox& outbox, std::vector<SequenceOutput> outputs) {
+  outbox.Put(outputs);
+}
+
 std::vector<TokenId> Ids(const SequenceOutput& output) {
   std::vector<TokenId> ids;
   for (const OutputToken& token : output.tokens) ids.push_back(token.id);
@@ -29,12 +33,12 @@ std::vector<TokenId> Ids(const SequenceOutput& output) {
 TEST(Outbox, JoinsWhatWaitsForTheSameSequence) {
   Outbox outbox;
   outbox.Open(RequestId{1}, 2, std::make_shared<NullSink>());
-  outbox.Put({Output(1, 0, {5}), Output(1, 1, {6})});
-  outbox.Put({Output(1, 0, {7}), Output(1, 0, {}, FinishReason::kStop)});
+  Put(outbox, {Output(1, 0, {5}), Output(1, 1, {6})});
+  Put(outbox, {Output(1, 0, {7}), Output(1, 0, {}, FinishReason::kStop)});
   auto first = outbox.Take();
   EXPECT_EQ(Ids(first->output), (std::vector<TokenId>{5, 7}));
   EXPECT_EQ(first->output.finish, FinishReason::kStop);
-  outbox.Put({Output(1, 1, {8}, FinishReason::kLength)});
+  Put(outbox, {Output(1, 1, {8}, FinishReason::kLength)});
   auto second = outbox.Take();
   EXPECT_EQ(second->output.sequence_index, 1);
   EXPECT_EQ(Ids(second->output), (std::vector<TokenId>{6, 8}));

@@ -110,7 +110,7 @@ class EngineExactness : public ::testing::TestWithParam<EngineCase> {
         request.id = RequestId{submitted};
         inputs.submitted.push_back({std::make_shared<const Request>(std::move(request)), 0});
       }
-      EngineActions actions = core.Tick(++now_ns_, std::exchange(inputs, {}));
+      EngineActions& actions = core.Tick(++now_ns_, inputs);
       for (SequenceOutput& output : actions.outputs) {
         EXPECT_TRUE(output.status.ok()) << output.status;
         auto& stream = streams[{output.request, output.sequence_index}];
@@ -118,7 +118,7 @@ class EngineExactness : public ::testing::TestWithParam<EngineCase> {
       }
       for (ScheduledStep& step : actions.steps) inputs.results.push_back(Step(std::move(step)));
     }
-    core.Tick(++now_ns_, std::move(inputs));
+    core.Tick(++now_ns_, inputs);
     return streams;
   }
 

@@ -66,7 +66,7 @@ TEST(LatencyHttp, ABadFieldIsRefused) {
 }
 
 uint64_t CallsCounted(const TextService& service) {
-  const std::vector<uint64_t> counts = service.LatencyHistograms()[0].counts;
+  const auto counts = service.LatencyHistograms()[0].counts;
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
 

@@ -145,7 +145,7 @@ TEST(CallLedger, ClosesWithItsLastOwner) {
 }
 
 uint64_t Counted(const TextService& service) {
-  const std::vector<uint64_t> counts = service.LatencyHistograms()[0].counts;
+  const auto counts = service.LatencyHistograms()[0].counts;
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
 

@@ -15,8 +15,8 @@
 
 namespace polysil {
 
-inline std::vector<OutputToken> Tokens(std::vector<TokenId> ids) {
-  std::vector<OutputToken> tokens;
+inline OutputTokens Tokens(std::vector<TokenId> ids) {
+  OutputTokens tokens;
   for (const TokenId id : ids) tokens.push_back({.id = id, .logprobs = std::nullopt});
   return tokens;
 }

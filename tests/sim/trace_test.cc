@@ -144,11 +144,11 @@ int64_t BlocksFound(const std::vector<TraceRequest>& trace, int32_t blocks) {
     request.prompt.push_back(0);
     EngineInputs arrival;
     arrival.submitted.push_back({std::make_shared<const Request>(std::move(request)), 0});
-    const ScheduledStep step = core.Tick(0, std::move(arrival)).steps.at(0);
+    const ScheduledStep step = core.Tick(0, arrival).steps.at(0);
     EngineInputs answer;
     answer.results.push_back({.step_id = step.step_id});
     answer.results[0].sequences.push_back({.id = step.sequences.at(0).id, .token = 0});
-    found += core.Tick(0, std::move(answer)).outputs.at(0).prompt_tokens_cached / 2;
+    found += core.Tick(0, answer).outputs.at(0).prompt_tokens_cached / 2;
   }
   return found;
 }

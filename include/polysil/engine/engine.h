@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "polysil/base/check.h"
 #include "polysil/base/status.h"
 #include "polysil/core/kv_event.h"
@@ -31,11 +32,14 @@ struct OutputToken {
   std::optional<TokenLogprobs> logprobs;
 };
 
+// Most outputs bring one.
+using OutputTokens = absl::InlinedVector<OutputToken, 1>;
+
 // Some news of one sequence. The last one has `finish` set; each sequence gets exactly one such.
 struct SequenceOutput {
   RequestId request;
   int32_t sequence_index = 0;
-  std::vector<OutputToken> tokens;             // in order; an end token is included as the last
+  OutputTokens tokens;                         // in order; an end token is included as the last
   std::vector<TokenLogprobs> prompt_logprobs;  // whole, once, with the first output of a sequence
   std::optional<FinishReason> finish;
   Status status;                     // not OK with kError
@@ -57,8 +61,8 @@ struct EngineInfo {
 
 // Cumulative histogram: counts[i] observations <= bounds[i]; the last count has no bound.
 struct Histogram {
-  std::vector<double> bounds;
-  std::vector<uint64_t> counts;  // bounds.size() + 1, not cumulative
+  absl::InlinedVector<double, 16> bounds;
+  absl::InlinedVector<uint64_t, 16> counts;  // bounds.size() + 1, not cumulative
   double sum = 0.0;
 
   void Observe(double value) {
