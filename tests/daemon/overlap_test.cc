@@ -122,7 +122,9 @@ TEST_P(Overlap, TokensAreThoseOfOneStepAtATime) {
     const OverlapOutcome outcome = Run(setting);
     EXPECT_EQ(outcome.outputs, expected.outputs);
     EXPECT_EQ(outcome.reasons, expected.reasons);
-    if (setting.blocks < 256) EXPECT_GT(outcome.stats.preemptions, 0U);
+    if (setting.blocks < 256) {
+      EXPECT_GT(outcome.stats.preemptions, 0U);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // KvLayout: how one replica lays out the KV of one block. A value, free of devices.
 // Block-major: block -> layer -> K then V -> head. Of a head, V is [token, head_size]; K is
-// [token / 8, head_size, 8], so that a load brings one element of eight keys, and scores need no sum
-// across a register.
+// [token / 8, head_size, 8], so that a load brings one element of eight keys, and scores need no
+// sum across a register.
 #pragma once
 
 #include <cstdint>
