@@ -199,8 +199,9 @@ StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const std::string& model_pa
                                          .context_tokens_max = loaded.context_tokens},
                                         std::move(loaded.executor), clock));
   ASSIGN_OR_RETURN(assembly->text_,
-                   TextService::Create({.tenants = TenantSourceOf(config)}, std::move(model),
-                                       *assembly->engine_, clock));
+                   TextService::Create({.limits = {.priority_max = config.server().priority_max()},
+                                        .tenants = TenantSourceOf(config)},
+                                       std::move(model), *assembly->engine_, clock));
   return assembly;
 }
 

@@ -157,6 +157,7 @@ void FillDefaults(v1::Config& config) {
   if (!server.has_drain_seconds()) server.set_drain_seconds(30);
   if (!server.has_http_threads()) server.set_http_threads(2);
   if (!server.has_tenants()) server.set_tenants("none");
+  if (!server.has_priority_max()) server.set_priority_max(0);
   v1::CpuConfig& cpu = *config.mutable_cpu();
   if (!cpu.has_threads()) cpu.set_threads(0);
   if (!cpu.has_activations()) cpu.set_activations("q8");
@@ -211,6 +212,7 @@ Status CheckRanges(const v1::Config& config) {
   RETURN_IF_ERROR(CheckRange("server.drain_seconds", server.drain_seconds(), 0, 86400));
   RETURN_IF_ERROR(CheckRange("server.http_threads", server.http_threads(), 1, 64));
   RETURN_IF_ERROR(CheckChoice("server.tenants", server.tenants(), {"none", "api_key", "header"}));
+  RETURN_IF_ERROR(CheckRange("server.priority_max", server.priority_max(), 0, 100));
   if (server.http() == "off" && server.grpc() == "off") {
     return InvalidArgument("server.http and server.grpc are both off; nothing would be served");
   }

@@ -157,6 +157,7 @@ void ReadCommon(FieldReader& fields, OpenAiCall& result) {
   ReadStreaming(fields, result.form);
   call.seed = fields.Bits64("seed");
   call.sequences = fields.Int32("n").value_or(1);
+  call.priority = fields.Int32("priority").value_or(0);
   call.stop.strings = fields.Strings("stop");
   call.stop.token_ids = fields.TokenIds("stop_token_ids");
   call.stop.ignore_eos = fields.Bool("ignore_eos").value_or(false);

@@ -126,6 +126,7 @@ StatusOr<TextCall> ReadGenerateRequest(const v1::GenerateRequest& request) {
   call.stop.ignore_eos = request.ignore_eos();
   call.stop.include_in_text = request.include_stop_str_in_output();
   if (request.has_n()) call.sequences = request.n();
+  call.priority = request.priority();
   for (const v1::CacheRetention& wish : request.cache_retention()) {
     KeepPrefix& prefix = call.keep.emplace_back();
     if (wish.has_tokens()) prefix.tokens = wish.tokens();

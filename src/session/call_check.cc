@@ -142,6 +142,7 @@ Status CheckCall(const TextCall& call, const TextLimits& limits, const RequestLi
     return FieldError("n", "{} prompts with n {} make {} outputs; at most {} are allowed", prompts,
                       call.sequences, prompts * call.sequences, limits.sequences_max);
   }
+  RETURN_IF_ERROR(CheckCount("priority", call.priority, limits.priority_min, limits.priority_max));
   RETURN_IF_ERROR(CheckSampling(call.sampling, limits, engine.vocab_size));
   RETURN_IF_ERROR(CheckLengths(call));
   RETURN_IF_ERROR(CheckStop(call.stop, limits, engine.vocab_size));

@@ -56,6 +56,7 @@ struct TextCall {
   StopRules stop;
   std::vector<KeepPrefix> keep;  // "cache_retention"; at most kRetentionHintsMax
   int32_t sequences = 1;         // n, for each prompt
+  int32_t priority = 0;          // higher is served first; within TextLimits
   bool echo = false;  // the prompt's text comes first, its logprobs too where those are asked
   bool skip_control = true;           // control tokens give no text
   std::optional<int64_t> timeout_ns;  // from now

@@ -205,6 +205,7 @@ Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& pla
                   .sequences = call.sequences,
                   .end_token_ids = plan.end_token_ids,
                   .deadline_ns = call.timeout_ns ? clock_.NowNs() + *call.timeout_ns : 0,
+                  .priority = call.priority,
                   .cache_salt = tenant,
                   .tenant = tenant};
   for (const KeepPrefix& prefix : call.keep) {

@@ -37,6 +37,9 @@ struct TextLimits {
   int32_t stop_token_ids_max = 128;
   int32_t logit_bias_max = 1024;
   int32_t logprobs_max = 20;
+  // Anybody can write one, so by default a call may only stand back behind others.
+  int32_t priority_min = -100;
+  int32_t priority_max = 0;
 };
 
 // The model as text: what TextService needs beside the engine.

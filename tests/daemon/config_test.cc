@@ -98,6 +98,8 @@ TEST(Config, RangesAreSentences) {
   EXPECT_THAT(SettingError("scheduler.queue_tokens_max=0"), HasSubstr("it must be from 1"));
   EXPECT_THAT(SettingError("scheduler.output_token_weight=-1"), HasSubstr("is -1"));
   EXPECT_THAT(SettingError("server.tenants=anyone"), HasSubstr("use one of: none, api_key"));
+  EXPECT_THAT(SettingError("server.priority_max=-1"), HasSubstr("it must be from 0 to 100"));
+  EXPECT_THAT(SettingError("server.priority_max=101"), HasSubstr("it must be from 0 to 100"));
   EXPECT_THAT(SettingError("cpu.threads=-1"), HasSubstr("cpu.threads is -1"));
   EXPECT_THAT(SettingError("log.level=loud"), HasSubstr("'loud'"));
   EXPECT_THAT(SettingError("model.name="), HasSubstr("model.name has 0 bytes"));

@@ -128,6 +128,8 @@ TEST(GrpcServer, RefusalsNameTheField) {
       {"logit_bias", [&](R r) { (*r.mutable_logit_bias())[3] = nan; }},
       {"n", [](R r) { r.set_n(0); }},
       {"n", [](R r) { r.set_n(1'000'000); }},
+      {"priority", [](R r) { r.set_priority(1); }},
+      {"priority", [](R r) { r.set_priority(-101); }},
       {"max_tokens", [](R r) { r.set_max_tokens(-1); }},
       {"max_tokens", [](R r) { r.set_max_tokens(0); }},
       {"min_tokens", [](R r) { r.set_min_tokens(-1); }},

@@ -83,6 +83,10 @@ TEST(CallCheck, CountsAndIds) {
     EXPECT_EQ(RefusedField([&](C c) { c.sequences = n; }), "n");
   }
   EXPECT_TRUE(Accept([](C c) { c.sequences = 8; }).ok());
+  for (const int32_t priority : {-101, 1, std::numeric_limits<int32_t>::min()}) {
+    EXPECT_EQ(RefusedField([&](C c) { c.priority = priority; }), "priority");
+  }
+  EXPECT_TRUE(Accept([](C c) { c.priority = -100; }).ok());
   EXPECT_EQ(RefusedField([](C c) {
               c.sequences = 8;
               c.prompts.resize(17, c.prompts[0]);
