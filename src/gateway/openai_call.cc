@@ -149,6 +149,19 @@ void ReadStreaming(FieldReader& fields, AnswerForm& form) {
   CheckLatencyShown(fields, form);
 }
 
+// An addition of ours: the deadline that gRPC has.
+void ReadTimeout(FieldReader& fields, TextCall& call) {
+  constexpr float kSecondsMax = 86'400.0F;
+  const std::optional<float> seconds = fields.Float("timeout_seconds");
+  if (!seconds) return;
+  if (*seconds > 0.0F && *seconds <= kSecondsMax) {
+    call.timeout_ns = static_cast<int64_t>(double{*seconds} * 1e9);
+  } else {
+    fields.Refuse("timeout_seconds",
+                  fmt::format("is {}; it must be above 0 and at most {}", *seconds, kSecondsMax));
+  }
+}
+
 // What both endpoints share.
 void ReadCommon(FieldReader& fields, OpenAiCall& result) {
   TextCall& call = result.call;
@@ -158,6 +171,7 @@ void ReadCommon(FieldReader& fields, OpenAiCall& result) {
   call.seed = fields.Bits64("seed");
   call.sequences = fields.Int32("n").value_or(1);
   call.priority = fields.Int32("priority").value_or(0);
+  ReadTimeout(fields, call);
   call.stop.strings = fields.Strings("stop");
   call.stop.token_ids = fields.TokenIds("stop_token_ids");
   call.stop.ignore_eos = fields.Bool("ignore_eos").value_or(false);

@@ -109,9 +109,12 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
   const size_t bytes = request.body.size();
   const bool chat = request.path == "/v1/chat/completions";
   const bool generates = chat || request.path == "/v1/completions";
+  // Opened here: that a long text waits for a thread is part of the account.
+  const std::shared_ptr<CallLedger> ledger =
+      generates ? service_.OpenLedger(request.age_ns, request.id) : nullptr;
   // Shared, since a long text may still be worked on when the gateway is gone.
-  auto task = [self = shared_from_this(), request = std::move(request), exchange, chat, generates] {
-    if (generates) return self->Generate(request, exchange, chat);
+  auto task = [self = shared_from_this(), request = std::move(request), exchange, chat, ledger] {
+    if (ledger != nullptr) return self->Generate(request, exchange, chat, ledger);
     StatusOr<std::string> body =
         request.path == "/tokenize" ? self->Tokenize(request.body) : self->Detokenize(request.body);
     PostReply(exchange,
@@ -119,13 +122,15 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
   };
   const Status status = service_.Run(bytes, std::move(task));
   if (status.ok()) return;
-  if (generates) service_.CountRefused();
+  if (ledger != nullptr) {
+    service_.CountRefused();
+    ledger->OnRefused();
+  }
   PostReply(exchange, Refusal(status));
 }
 
 void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
-                      bool chat) {
-  std::shared_ptr<CallLedger> ledger = service_.OpenLedger(request.age_ns, request.id);
+                      bool chat, std::shared_ptr<CallLedger> ledger) {
   StatusOr<boost::json::object> body = ParseBody(request.body);
   StatusOr<OpenAiCall> call = !body.ok() ? body.status()
                               : chat     ? ReadChatCall(*std::move(body))

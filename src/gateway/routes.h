@@ -34,7 +34,8 @@ class Routes final : public std::enable_shared_from_this<Routes> {
  private:
   HttpReply Get(std::string_view path) const;
   void Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
-  void Generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange, bool chat);
+  void Generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange, bool chat,
+                std::shared_ptr<CallLedger> ledger);
   StatusOr<std::string> Tokenize(std::string_view body) const;
   StatusOr<std::string> Detokenize(std::string_view body) const;
   std::string ModelObject(const std::string& name) const;

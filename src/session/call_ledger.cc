@@ -50,7 +50,11 @@ LatencyTotals::Histograms LatencyTotals::Read() const {
 
 CallLedger::CallLedger(const Clock& clock, std::shared_ptr<LatencyTotals> totals, int64_t begun_ns,
                        std::string id)
-    : clock_(clock), totals_(std::move(totals)), id_(std::move(id)), mark_ns_(begun_ns) {}
+    : clock_(clock),
+      totals_(std::move(totals)),
+      begun_ns_(begun_ns),
+      id_(std::move(id)),
+      mark_ns_(begun_ns) {}
 
 CallLedger::~CallLedger() {
   Close();

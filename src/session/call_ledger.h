@@ -80,6 +80,8 @@ class CallLedger final {
   CallLedger(const CallLedger&) = delete;
   CallLedger& operator=(const CallLedger&) = delete;
 
+  int64_t begun_ns() const { return begun_ns_; }
+
   // Stations, in this order; those that a call does not reach are left out.
   void OnReceived();
   void OnTokenized();
@@ -106,6 +108,7 @@ class CallLedger final {
 
   const Clock& clock_;
   const std::shared_ptr<LatencyTotals> totals_;
+  const int64_t begun_ns_;
   const std::string id_;
 
   mutable std::mutex mutex_;  // guards what follows

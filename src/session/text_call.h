@@ -59,7 +59,7 @@ struct TextCall {
   int32_t priority = 0;          // higher is served first; within TextLimits
   bool echo = false;  // the prompt's text comes first, its logprobs too where those are asked
   bool skip_control = true;           // control tokens give no text
-  std::optional<int64_t> timeout_ns;  // from now
+  std::optional<int64_t> timeout_ns;  // since the ledger was opened; without one: since Start
   Caller caller;
   std::shared_ptr<CallLedger> ledger;  // keeps the account of this call; null: nobody does
 };

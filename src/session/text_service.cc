@@ -129,8 +129,9 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
   const StatusOr<std::string> tenant = TenantOf(options_.tenants, call.caller);
   const std::shared_ptr<CallLedger> ledger = call.ledger;
   if (ledger != nullptr) ledger->OnReceived();
+  const int64_t deadline_ns = DeadlineNs(call);
   StatusOr<std::vector<PromptText>> prompts =
-      tenant.ok() ? CheckAndTokenize(call) : tenant.status();
+      tenant.ok() ? CheckAndTokenize(call, deadline_ns) : tenant.status();
   if (!prompts.ok()) {
     CountRefused();
     if (ledger != nullptr) ledger->OnRefused();
@@ -140,7 +141,10 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
   std::vector<Request> requests;
   requests.reserve(prompts->size());
   for (const PromptText& prompt : *prompts) {
-    requests.push_back(RequestOf(call, plan, *prompt.ids, *tenant));
+    Request& request = requests.emplace_back(RequestOf(call, plan, *prompt.ids));
+    request.deadline_ns = deadline_ns;
+    request.cache_salt = *tenant;
+    request.tenant = *tenant;
   }
   auto stream = std::make_shared<TextStream>(engine_, std::move(plan), *std::move(prompts),
                                              call.sequences, std::move(sink), ledger);
@@ -159,13 +163,20 @@ std::shared_ptr<CallLedger> TextService::OpenLedger(int64_t age_ns, std::string 
                                       std::move(id));
 }
 
-StatusOr<std::vector<PromptText>> TextService::CheckAndTokenize(const TextCall& call) const {
+int64_t TextService::DeadlineNs(const TextCall& call) const {
+  if (!call.timeout_ns) return 0;
+  const int64_t begun_ns = call.ledger != nullptr ? call.ledger->begun_ns() : clock_.NowNs();
+  return std::max<int64_t>(1, begun_ns + *call.timeout_ns);
+}
+
+StatusOr<std::vector<PromptText>> TextService::CheckAndTokenize(const TextCall& call,
+                                                                int64_t deadline_ns) const {
   if (call.model) {
     RETURN_IF_ERROR(CheckModel(*call.model));
   }
   const RequestLimits& engine_limits = engine_.info().limits;
   RETURN_IF_ERROR(CheckCall(call, options_.limits, engine_limits));
-  if (call.timeout_ns && *call.timeout_ns <= 0) {
+  if (deadline_ns > 0 && clock_.NowNs() >= deadline_ns) {
     return DeadlineExceeded("the request's deadline has passed");
   }
   const EngineReadiness readiness = engine_.Readiness();
@@ -189,7 +200,7 @@ StatusOr<std::vector<PromptText>> TextService::CheckAndTokenize(const TextCall& 
 }
 
 Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& plan,
-                               const std::vector<TokenId>& ids, const std::string& tenant) const {
+                               const std::vector<TokenId>& ids) const {
   const RequestLimits& limits = engine_.info().limits;
   const int64_t room = std::min<int64_t>(limits.context_tokens_max, limits.kv_tokens_max) -
                        static_cast<int64_t>(ids.size());
@@ -204,10 +215,7 @@ Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& pla
                   .sampling = std::move(sampling),
                   .sequences = call.sequences,
                   .end_token_ids = plan.end_token_ids,
-                  .deadline_ns = call.timeout_ns ? clock_.NowNs() + *call.timeout_ns : 0,
-                  .priority = call.priority,
-                  .cache_salt = tenant,
-                  .tenant = tenant};
+                  .priority = call.priority};
   for (const KeepPrefix& prefix : call.keep) {
     request.retention.push_back({.tokens = prefix.tokens.value_or(static_cast<int32_t>(ids.size())),
                                  .keep_ns = static_cast<int64_t>(prefix.seconds * 1e9)});

@@ -124,10 +124,14 @@ class TextService final {
 
  private:
   TextService(TextServiceOptions options, TextModel model, Engine& engine, const Clock& clock);
+  // On the clock; 0: none.
+  int64_t DeadlineNs(const TextCall& call) const;
   // One for each prompt, all of them valid for the engine.
-  StatusOr<std::vector<PromptText>> CheckAndTokenize(const TextCall& call) const;
+  StatusOr<std::vector<PromptText>> CheckAndTokenize(const TextCall& call,
+                                                     int64_t deadline_ns) const;
+  // But for the deadline and whose it is.
   Request RequestOf(const TextCall& call, const SequenceTextPlan& plan,
-                    const std::vector<TokenId>& ids, const std::string& tenant) const;
+                    const std::vector<TokenId>& ids) const;
 
   const TextServiceOptions options_;
   const TextModel model_;

@@ -1,11 +1,12 @@
 """Who is served first, and who can wait no longer."""
 
+import json
 import queue
 import threading
 
 import grpc
 import pytest
-from daemon import PATIENCE_S, wait_for
+from daemon import PATIENCE_S, SANITIZED, wait_for
 from test_grpc import INFERENCE, Client
 
 ASK = {"prompt": "Tell me a very long story.", "temperature": 0, "ignore_eos": True}
@@ -65,3 +66,20 @@ def test_a_priority_above_the_servers_is_refused(daemon):
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert "priority is 1; it must be between -100 and 0" in error.value.details()
     client.channel.close()
+
+
+def test_a_timeout_over_http_frees_everything(daemon):
+    seconds = 3 if SANITIZED else 0.5
+    late = daemon.post("/v1/completions", {**LONG, "timeout_seconds": seconds})
+    assert late.status == 504, late
+    assert late.json()["error"]["type"] == "timeout_error"
+    connection, response = daemon.open_stream(
+        "/v1/completions", {**LONG, "timeout_seconds": 6 * seconds}
+    )
+    assert response.status == 200
+    events = response.read().decode().split("\n\n")
+    assert events.pop() == "" and "[DONE]" not in events[-1]
+    assert "deadline" in json.loads(events[-1].removeprefix("data: "))["error"]["message"]
+    connection.close()
+    daemon.wait_idle()
+    assert daemon.ok("/v1/completions", {**ASK, "max_tokens": 1, "timeout_seconds": 60})

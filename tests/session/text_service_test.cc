@@ -334,6 +334,20 @@ TEST(TextService, DeadlineIsOnTheEnginesClock) {
   EXPECT_EQ(rig.Start(call).code(), StatusCode::kDeadlineExceeded);
 }
 
+// Reading a call, and waiting for a thread, is time that its client waits.
+TEST(TextService, ADeadlineRunsSinceTheCallBegan) {
+  ManualRig rig;
+  TextCall call = Ask("a");
+  call.ledger = rig.service->OpenLedger(/*age_ns=*/4'000'000'000, "");
+  const int64_t opened = rig.clock.NowNs();
+  call.timeout_ns = 3'000'000'000;
+  EXPECT_EQ(rig.Start(call).code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(rig.engine.submitted(), IsEmpty());
+  call.timeout_ns = 1'000'000'000'000;
+  ASSERT_TRUE(rig.Start(call).ok());
+  EXPECT_LE(rig.engine.submitted().at(0).deadline_ns, opened + 996'000'000'000);
+}
+
 TEST(TextService, LongTextsRunOnAnotherThread) {
   ManualRig rig;
   const std::thread::id here = std::this_thread::get_id();
