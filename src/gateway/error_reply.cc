@@ -81,10 +81,10 @@ std::string ErrorJson(const Status& status) {
   return ErrorObject(HttpStatusOf(status), Message(status), FieldOf(status), CodeOf(status));
 }
 
-HttpReply ErrorReply(const Status& status, int32_t retry_after_seconds) {
+HttpReply ErrorReply(const Status& status, std::optional<int32_t> retry_after_seconds) {
   HttpReply reply{.status = HttpStatusOf(status), .body = ErrorJson(status)};
-  if (reply.status == 429 || reply.status == 503) {
-    reply.headers.emplace_back("Retry-After", std::to_string(retry_after_seconds));
+  if (retry_after_seconds) {
+    reply.headers.emplace_back("Retry-After", std::to_string(*retry_after_seconds));
   }
   return reply;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "gateway/exchange.h"
@@ -15,8 +16,8 @@ int HttpStatusOf(const Status& status);
 // The error object alone, for an answer's body or for an event of a stream.
 std::string ErrorJson(const Status& status);
 
-// The whole answer; 429 and 503 carry Retry-After.
-HttpReply ErrorReply(const Status& status, int32_t retry_after_seconds);
+// The whole answer, with Retry-After where there is one.
+HttpReply ErrorReply(const Status& status, std::optional<int32_t> retry_after_seconds);
 
 // For what is wrong with the HTTP itself: 404 of routes, 405, 408, 413, 431 and so on. `code` is
 // for programs; empty: null.

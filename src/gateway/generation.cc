@@ -110,7 +110,7 @@ void Generation::Finish(const TextEnd& end) {
 // After the first byte the failure is an event, and no end mark follows.
 void Generation::Fail(const Status& status) {
   if (!stream_begun_) {
-    exchange_->Reply(ErrorReply(status, service_.RetryAfterSeconds()));
+    exchange_->Reply(ErrorReply(status, service_.RetryAfterSeconds(status)));
   } else {
     exchange_->Write("data: " + ErrorJson(status) + "\n\n");
     exchange_->EndStream();

@@ -152,7 +152,7 @@ void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange
 }
 
 HttpReply Routes::Refusal(const Status& status) const {
-  return ErrorReply(status, service_.RetryAfterSeconds());
+  return ErrorReply(status, service_.RetryAfterSeconds(status));
 }
 
 StatusOr<std::string> Routes::Tokenize(std::string_view body) const {

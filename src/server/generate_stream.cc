@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/call_end.h"
 #include "server/proto_call.h"
 
 namespace polysil {
@@ -37,6 +38,9 @@ class GenerateStream::Reactor final : public grpc::ServerWriteReactor<v1::Genera
   void OnCancel() override { stream_->Cancel(); }
   void OnDone() override { delete this; }
 
+  void End(const Status& status, std::optional<int32_t> retry_after_seconds) {
+    Finish(EndOf(status, retry_after_seconds, *context_));
+  }
   // Ends the call also where the client takes nothing, and a write would wait for ever.
   void Abandon() { context_->TryCancel(); }
 
@@ -195,7 +199,7 @@ void GenerateStream::Advance() {
       std::chrono::steady_clock::now() - begun_);
   if (!gone) ledger_->Close();
   Log(LogLevel::kInfo, "grpc Generate {} {} ms", static_cast<int>(status.code()), elapsed.count());
-  reactor->Finish(ToGrpc(status));
+  reactor->End(status, service_.RetryAfterSeconds(status));
 }
 
 }  // namespace polysil

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/thread_name.h"
+#include "server/call_end.h"
 #include "server/proto_call.h"
 
 namespace polysil {
@@ -42,13 +43,19 @@ class KvEventFeed::Watcher final {
 
 class KvEventFeed::Reactor final : public grpc::ServerWriteReactor<v1::KvEventBatch> {
  public:
-  explicit Reactor(std::shared_ptr<Watcher> watcher) : watcher_(std::move(watcher)) {}
+  Reactor(std::shared_ptr<Watcher> watcher, grpc::CallbackServerContext* context)
+      : watcher_(std::move(watcher)), context_(context) {}
   void OnWriteDone(bool ok) override { watcher_->OnWritten(ok); }
   void OnCancel() override { watcher_->End(Cancelled("the client has gone")); }
   void OnDone() override { delete this; }
 
+  void End(const Status& status, std::optional<int32_t> retry_after_seconds) {
+    Finish(EndOf(status, retry_after_seconds, *context_));
+  }
+
  private:
   const std::shared_ptr<Watcher> watcher_;
+  grpc::CallbackServerContext* const context_;
 };
 
 void KvEventFeed::Watcher::Advance() {
@@ -69,7 +76,7 @@ void KvEventFeed::Watcher::Advance() {
       writing_ = true;
     }
   }
-  end ? reactor->Finish(ToGrpc(*end)) : reactor->StartWrite(&message_);
+  end ? reactor->End(*end, service_.RetryAfterSeconds(*end)) : reactor->StartWrite(&message_);
 }
 
 void KvEventFeed::Watcher::OnWritten(bool ok) {
@@ -95,10 +102,11 @@ KvEventFeed::~KvEventFeed() {
   Stop();
 }
 
-grpc::ServerWriteReactor<v1::KvEventBatch>* KvEventFeed::Watch(uint64_t from) {
+grpc::ServerWriteReactor<v1::KvEventBatch>* KvEventFeed::Watch(grpc::CallbackServerContext* context,
+                                                               uint64_t from) {
   auto watcher = std::make_shared<Watcher>(service_, from);
   // Deletes itself in OnDone.
-  auto* const reactor = new Reactor(watcher);
+  auto* const reactor = new Reactor(watcher, context);
   watcher->Bind(reactor);
   bool stopping = false;
   {

@@ -25,7 +25,8 @@ class KvEventFeed final {
   KvEventFeed& operator=(const KvEventFeed&) = delete;
 
   // A stream of the events from number `from` on.
-  grpc::ServerWriteReactor<v1::KvEventBatch>* Watch(uint64_t from);
+  grpc::ServerWriteReactor<v1::KvEventBatch>* Watch(grpc::CallbackServerContext* context,
+                                                    uint64_t from);
   // Ends all streams, and those to come, with UNAVAILABLE. Idempotent.
   void Stop();
 

@@ -259,9 +259,4 @@ v1::Stats WriteStats(const EngineStats& stats) {
   return out;
 }
 
-grpc::Status ToGrpc(const Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Message(status));
-}
-
 }  // namespace polysil

@@ -1,7 +1,6 @@
 // Between protobuf messages and text calls. Pure functions; ranges are the session's.
 #pragma once
 
-#include "grpcpp/support/status.h"
 #include "polysil/base/status.h"
 #include "polysil/engine/engine.h"
 #include "polysil/v1/admin.pb.h"
@@ -20,8 +19,5 @@ v1::GenerateResponse WriteDelta(const TextDelta& delta, const v1::GenerateReques
 v1::KvEventBatch WriteKvEvents(const KvEventBatch& batch);
 v1::GenerateResponse WriteUsage(const TextUsage& usage, const CallLatency& latency);
 v1::Stats WriteStats(const EngineStats& stats);
-
-// Canonical codes, one to one.
-grpc::Status ToGrpc(const Status& status);
 
 }  // namespace polysil

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/call_end.h"
 #include "server/generate_stream.h"
 #include "server/proto_call.h"
 
@@ -64,7 +65,7 @@ grpc::ServerUnaryReactor* InferenceService::GetModel(grpc::CallbackServerContext
     response->set_numeric_class(info.numeric_class);
     response->set_chat(model.chat_template != nullptr);
   }
-  reactor->Finish(ToGrpc(status));
+  Finish(status, *context);
   return reactor;
 }
 
@@ -75,10 +76,14 @@ grpc::ServerUnaryReactor* InferenceService::Answer(grpc::CallbackServerContext* 
   Status status = CheckModel(model);
   if (status.ok()) {
     status =
-        service_.Run(bytes, [reactor, work = std::move(work)] { reactor->Finish(ToGrpc(work())); });
+        service_.Run(bytes, [this, context, work = std::move(work)] { Finish(work(), *context); });
   }
-  if (!status.ok()) reactor->Finish(ToGrpc(status));
+  if (!status.ok()) Finish(status, *context);
   return reactor;
+}
+
+void InferenceService::Finish(const Status& status, grpc::CallbackServerContext& context) const {
+  context.DefaultReactor()->Finish(EndOf(status, service_.RetryAfterSeconds(status), context));
 }
 
 Status InferenceService::CheckModel(const std::string& model) const {
@@ -95,8 +100,8 @@ grpc::ServerUnaryReactor* AdminService::GetStats(grpc::CallbackServerContext* co
 }
 
 grpc::ServerWriteReactor<v1::KvEventBatch>* AdminService::WatchKvEvents(
-    grpc::CallbackServerContext* /*context*/, const v1::WatchKvEventsRequest* request) {
-  return kv_events_.Watch(request->from());
+    grpc::CallbackServerContext* context, const v1::WatchKvEventsRequest* request) {
+  return kv_events_.Watch(context, request->from());
 }
 
 grpc::ServerUnaryReactor* AdminService::GetReadiness(grpc::CallbackServerContext* context,

@@ -37,6 +37,8 @@ class InferenceService final : public v1::Inference::CallbackService {
   // response live until then.
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const std::string& model,
                                    size_t bytes, std::function<Status()> work);
+  // Ends a call that has the default reactor.
+  void Finish(const Status& status, grpc::CallbackServerContext& context) const;
 
   TextService& service_;
   const size_t output_bytes_max_;

@@ -304,7 +304,10 @@ uint64_t TextService::WaitKvEvent(uint64_t number, int64_t timeout_ns) const {
   return engine_.WaitKvEvent(number, timeout_ns);
 }
 
-int32_t TextService::RetryAfterSeconds() const {
+std::optional<int32_t> TextService::RetryAfterSeconds(const Status& status) const {
+  const bool for_later =
+      status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kUnavailable;
+  if (!for_later) return std::nullopt;
   return engine_.RetryAfterSeconds();
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -115,7 +116,9 @@ class TextService final {
   // The engine's, with calls that were refused before they reached it.
   EngineStats Stats() const;
   EngineReadiness Readiness() const;
-  int32_t RetryAfterSeconds() const;
+  // When a call that failed so may be tried again: where it was too much for now, or the service is
+  // not ready. None where trying again is of no use.
+  std::optional<int32_t> RetryAfterSeconds(const Status& status) const;
   // See Engine.
   KvEventBatch ReadKvEvents(uint64_t from, int32_t events_max) const;
   uint64_t WaitKvEvent(uint64_t number, int64_t timeout_ns) const;

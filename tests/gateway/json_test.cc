@@ -188,7 +188,7 @@ TEST(TokenLabel, BytesThatAreNoText) {
 
 TEST(ErrorReply, CodesFieldsAndRetryAfter) {
   const HttpReply reply =
-      ErrorReply(WithReason(WithField(InvalidArgument("bad \"x\"\n"), "n"), "why"), 7);
+      ErrorReply(WithReason(WithField(InvalidArgument("bad \"x\"\n"), "n"), "why"), std::nullopt);
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(reply.body,
             R"({"error":{"message":"bad \"x\"\n","type":"invalid_request_error","param":"n",)"
@@ -198,9 +198,9 @@ TEST(ErrorReply, CodesFieldsAndRetryAfter) {
   EXPECT_EQ(full.status, 429);
   EXPECT_THAT(full.headers, ElementsAre(std::pair<std::string, std::string>("Retry-After", "7")));
   EXPECT_EQ(ErrorReply(Unavailable("x"), 7).status, 503);
-  EXPECT_EQ(ErrorReply(DeadlineExceeded("x"), 7).status, 504);
-  EXPECT_EQ(ErrorReply(Internal("x"), 7).status, 500);
-  EXPECT_EQ(ErrorReply(NotFound("x"), 7).status, 404);
+  EXPECT_EQ(ErrorReply(DeadlineExceeded("x"), std::nullopt).status, 504);
+  EXPECT_EQ(ErrorReply(Internal("x"), std::nullopt).status, 500);
+  EXPECT_EQ(ErrorReply(NotFound("x"), std::nullopt).status, 404);
 }
 
 TEST(HttpWire, HeadAndChunks) {

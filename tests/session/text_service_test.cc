@@ -321,6 +321,17 @@ TEST(TextService, RefusalsAreCounted) {
   EXPECT_EQ(rig.service->Stats().requests_refused, 3u);
 }
 
+TEST(TextService, WhatMayBeTriedAgainAndWhen) {
+  ManualRig rig;
+  for (const Status& later : {ResourceExhausted("full"), Unavailable("not ready")}) {
+    EXPECT_EQ(rig.service->RetryAfterSeconds(later), 7) << later;
+  }
+  for (const Status& never : {OkStatus(), InvalidArgument("x"), NotFound("x"), Internal("x"),
+                              DeadlineExceeded("x"), Cancelled("x")}) {
+    EXPECT_EQ(rig.service->RetryAfterSeconds(never), std::nullopt) << never;
+  }
+}
+
 TEST(TextService, DeadlineIsOnTheEnginesClock) {
   ManualRig rig;
   TextCall call = Ask("a");
