@@ -1,6 +1,6 @@
 // Assembly: the one place that names concrete classes together: checkpoint, device, executor,
 // engine, tokenizer, chat template, text service. What `serve`, `generate`, `chat` and `tokenize`
-// run on. Owned by the command; made and ended on the main thread.
+// run on. Owned by the command.
 #pragma once
 
 #include <memory>

@@ -6,14 +6,19 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <memory>
-#include <string_view>
+#include <thread>
+#include <utility>
 
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "daemon/assemble.h"
 #include "gateway/http_gateway.h"
 #include "polysil/base/clock.h"
 #include "server/grpc_server.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 namespace {
@@ -22,7 +27,9 @@ using std::chrono::milliseconds;
 
 // What a cut-off stream gets to see its last bytes written.
 constexpr milliseconds kCloseGrace{1000};
-constexpr int64_t kTickNs = 50'000'000;  // how often a draining daemon looks whether it is done
+// How often a daemon that waits for something else looks for a signal.
+constexpr milliseconds kTick{50};
+constexpr int64_t kTickNs = std::chrono::nanoseconds(kTick).count();
 
 sigset_t StopSignals() {
   sigset_t signals;
@@ -30,6 +37,13 @@ sigset_t StopSignals() {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   return signals;
+}
+
+// Whether there was one since the last call.
+bool TakeStopSignal() {
+  const sigset_t signals = StopSignals();
+  const timespec no_wait = {};
+  return sigtimedwait(&signals, nullptr, &no_wait) > 0;
 }
 
 // The faces that the configuration asks for.
@@ -41,19 +55,24 @@ struct Faces {
     if (http != nullptr) http->Stop(grace);
     if (grpc != nullptr) grpc->Stop(grace);
   }
+  // For people.
+  std::string HttpAddress() const {
+    return http == nullptr ? "off" : fmt::format("http://{}", http->address());
+  }
+  std::string GrpcAddress() const { return grpc == nullptr ? "off" : grpc->address(); }
 };
 
-StatusOr<Faces> OpenFaces(const v1::ServerConfig& config, TextService& text) {
+StatusOr<Faces> OpenFaces(const v1::ServerConfig& config, const TextSlot& slot) {
   Faces faces;
   if (config.http() != "off") {
     ASSIGN_OR_RETURN(faces.http, HttpGateway::Create({.address = config.http(),
                                                       .threads = config.http_threads(),
                                                       .version = POLYSIL_VERSION},
-                                                     text));
+                                                     slot));
   }
   if (config.grpc() != "off") {
     ASSIGN_OR_RETURN(faces.grpc, GrpcServer::Create(
-                                     {.address = config.grpc(), .version = POLYSIL_VERSION}, text));
+                                     {.address = config.grpc(), .version = POLYSIL_VERSION}, slot));
   }
   if (faces.http != nullptr) faces.http->Start();
   return faces;
@@ -61,27 +80,44 @@ StatusOr<Faces> OpenFaces(const v1::ServerConfig& config, TextService& text) {
 
 void SayReady(const Faces& faces, const TextService& text, double seconds) {
   const std::string& name = text.model().names.front();
-  const std::string http =
-      faces.http == nullptr ? "off" : fmt::format("http://{}", faces.http->address());
-  const std::string grpc = faces.grpc == nullptr ? "off" : faces.grpc->address();
-  fmt::print("polysil is ready: {} at {} (gRPC {}) after {:.2f} s\n", name, http, grpc, seconds);
+  fmt::print("polysil is ready: {} at {} (gRPC {}) after {:.2f} s\n", name, faces.HttpAddress(),
+             faces.GrpcAddress(), seconds);
   if (faces.http != nullptr) {
     fmt::print(
         "Try it:\n  curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
         "    -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"What is the capital of "
         "France?\"}}]}}'\n",
-        http);
+        faces.HttpAddress());
   }
   std::fflush(stdout);
 }
 
+using Loaded = StatusOr<std::unique_ptr<Assembly>>;
+
+// A signal meanwhile ends the process: a load cannot be interrupted, and nothing is lost with it.
+Loaded Load(const std::string& model_path, const v1::Config& config, const Clock& clock,
+            Faces& faces) {
+  std::packaged_task<Loaded()> task([&] {
+    SetThreadName("load");
+    return Assembly::Create(model_path, config, clock);
+  });
+  std::future<Loaded> loaded = task.get_future();
+  std::thread thread(std::move(task));
+  while (loaded.wait_for(kTick) != std::future_status::ready) {
+    if (!TakeStopSignal()) continue;
+    Log(LogLevel::kInfo, "stopped while the model was being loaded");
+    faces.Stop(milliseconds(0));
+    std::_Exit(0);
+  }
+  thread.join();
+  return loaded.get();
+}
+
 // Running streams go on until the deadline; a second signal ends them now.
 void Drain(EngineThread& engine, const Clock& clock, double seconds) {
-  const sigset_t signals = StopSignals();
   engine.Drain(clock.NowNs() + static_cast<int64_t>(seconds * 1e9));
-  const timespec no_wait = {};
   while (!engine.WaitIdle(kTickNs)) {
-    if (sigtimedwait(&signals, nullptr, &no_wait) > 0) {
+    if (TakeStopSignal()) {
       Log(LogLevel::kWarning, "second signal: ending now");
       engine.Drain(0);
       engine.WaitIdle(static_cast<int64_t>(1e9));
@@ -101,9 +137,14 @@ void BlockStopSignals() {
 Status Serve(const std::string& model_path, const v1::Config& config) {
   const SteadyClock clock;
   const int64_t started_ns = clock.NowNs();
+  TextSlot slot;
+  ASSIGN_OR_RETURN(Faces faces, OpenFaces(config.server(), slot));
+  Log(LogLevel::kInfo, "listening at {} (gRPC {}); loading {}", faces.HttpAddress(),
+      faces.GrpcAddress(), model_path);
   ASSIGN_OR_RETURN(const std::unique_ptr<Assembly> assembly,
-                   Assembly::Create(model_path, config, clock));
-  ASSIGN_OR_RETURN(Faces faces, OpenFaces(config.server(), assembly->text()));
+                   Load(model_path, config, clock, faces));
+  slot.Fill(assembly->text());
+  if (faces.grpc != nullptr) faces.grpc->UpdateHealth();
   SayReady(faces, assembly->text(), static_cast<double>(clock.NowNs() - started_ns) * 1e-9);
 
   const sigset_t signals = StopSignals();

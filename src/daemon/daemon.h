@@ -1,4 +1,4 @@
-// The life of `polysil serve`: start, say ready, wait for a signal, drain, end.
+// The life of `polysil serve`: listen, load the model, say ready, wait for a signal, drain, end.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace polysil {
 void BlockStopSignals();
 
 // Serves until SIGTERM or SIGINT, then drains; a second signal ends at once. OK after an orderly
-// end. `config` is Complete.
+// end. Both addresses are bound before the model is loaded. A signal while it is loaded ends the
+// process there, with exit code 0. `config` is Complete.
 Status Serve(const std::string& model_path, const v1::Config& config);
 
 }  // namespace polysil

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_port.h"
 #include "base/thread_name.h"
 #include "gateway/http_connection.h"
-#include "gateway/http_wire.h"
 #include "gateway/routes.h"
 
 namespace polysil {
@@ -50,7 +50,7 @@ StatusOr<tcp::endpoint> Resolve(asio::io_context& io, const std::string& address
 
 class HttpGateway::Server final {
  public:
-  Server(const HttpGatewayOptions& options, TextService& service)
+  Server(const HttpGatewayOptions& options, const TextSlot& slot)
       : options_(options),
         shared_(std::make_shared<HttpShared>()),
         work_(asio::make_work_guard(shared_->io)),
@@ -58,7 +58,7 @@ class HttpGateway::Server final {
         accept_retry_(acceptor_.get_executor()) {
     shared_->limits = options.limits;
     shared_->bodies_bytes_max = static_cast<int64_t>(options.bodies_bytes_max);
-    shared_->routes = std::make_shared<Routes>(service, options.version);
+    shared_->routes = std::make_shared<Routes>(slot, options.version);
     std::random_device device;
     shared_->request_id_prefix = (static_cast<uint64_t>(device()) << 32) | device();
   }
@@ -173,11 +173,11 @@ class HttpGateway::Server final {
 };
 
 StatusOr<std::unique_ptr<HttpGateway>> HttpGateway::Create(HttpGatewayOptions options,
-                                                           TextService& service) {
+                                                           const TextSlot& slot) {
   if (options.threads < 1) {
     return InvalidArgument("the HTTP threads are {}; at least 1 is needed", options.threads);
   }
-  auto server = std::make_unique<Server>(options, service);
+  auto server = std::make_unique<Server>(options, slot);
   RETURN_IF_ERROR(server->Listen());
   return std::unique_ptr<HttpGateway>(new HttpGateway(std::move(server)));
 }

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "polysil/base/status.h"
-#include "session/text_service.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 
@@ -39,9 +39,10 @@ struct HttpGatewayOptions {
 class HttpGateway final {
  public:
   // Binds and listens; INVALID_ARGUMENT for an address that does not parse, UNAVAILABLE where it
-  // cannot be bound. Requests are answered from Start on. `service` outlives the gateway.
+  // cannot be bound. Requests are answered from Start on; those that need the text service with 503
+  // while `slot` is empty. `slot` outlives the gateway and what runs at its service.
   static StatusOr<std::unique_ptr<HttpGateway>> Create(HttpGatewayOptions options,
-                                                       TextService& service);
+                                                       const TextSlot& slot);
   // Stop with no grace.
   ~HttpGateway();
   HttpGateway(const HttpGateway&) = delete;

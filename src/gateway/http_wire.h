@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,12 +34,5 @@ std::optional<std::string> PathOf(std::string_view target);
 
 // Whether a client's request id may go into headers and logs: 1 to 128 of [A-Za-z0-9._:/+=@-].
 bool IsSafeRequestId(std::string_view id);
-
-// "HOST:PORT" or "[IPV6]:PORT" taken apart; an empty host stays empty.
-struct HostPort {
-  std::string host;
-  uint16_t port = 0;
-};
-std::optional<HostPort> ParseHostPort(std::string_view address);
 
 }  // namespace polysil

@@ -45,8 +45,8 @@ int64_t UnixSeconds() {
 
 }  // namespace
 
-Routes::Routes(TextService& service, std::string version)
-    : service_(service),
+Routes::Routes(const TextSlot& slot, std::string version)
+    : slot_(slot),
       version_(std::move(version)),
       started_s_(UnixSeconds()),
       id_prefix_((static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()()) {}
@@ -66,9 +66,12 @@ std::optional<HttpReply> Routes::CheckHead(std::string_view method, std::string_
 }
 
 void Routes::Handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
-  std::optional<HttpReply> refusal = CheckHead(request.method, request.path);
-  if (refusal) {
-    PostReply(exchange, *std::move(refusal));
+  std::optional<HttpReply> reply = CheckHead(request.method, request.path);
+  if (!reply) reply = GetAlways(request.path);
+  const Status found = slot_.Find().status();
+  if (!reply && !found.ok()) reply = Refusal(found);
+  if (reply) {
+    PostReply(exchange, *std::move(reply));
   } else if (IsGet(request.path)) {
     PostReply(exchange, Get(request.path));
   } else {
@@ -87,22 +90,26 @@ std::string_view Routes::LogName(std::string_view path) {
   return "other";
 }
 
+std::optional<HttpReply> Routes::GetAlways(std::string_view path) const {
+  if (path == "/health") return HttpReply{.body = R"({"status":"ok"})"};
+  if (path == "/ready") {
+    const EngineReadiness readiness = slot_.Readiness();
+    if (readiness.ready) return HttpReply{.body = R"({"status":"ready"})"};
+    return Refusal(Unavailable("not ready: {}", readiness.reason));
+  }
+  if (path != "/version") return std::nullopt;
+  HttpReply reply;
+  JsonWriter(reply.body).BeginObject().Key("version").String(version_).EndObject();
+  return reply;
+}
+
 HttpReply Routes::Get(std::string_view path) const {
-  if (path == "/health") return {.body = R"({"status":"ok"})"};
   if (path == "/metrics") {
     return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-            .body = MetricsPage(service_.Stats(), service_.LatencyHistograms())};
+            .body = MetricsPage(service().Stats(), service().LatencyHistograms())};
   }
   if (path == "/v1/models") return Models();
-  if (path.starts_with(kModelPath)) return Model(std::string(path.substr(kModelPath.size())));
-  if (path == "/version") {
-    HttpReply reply;
-    JsonWriter(reply.body).BeginObject().Key("version").String(version_).EndObject();
-    return reply;
-  }
-  const EngineReadiness readiness = service_.Readiness();
-  if (readiness.ready) return {.body = R"({"status":"ready"})"};
-  return Refusal(Unavailable("not ready: {}", readiness.reason));
+  return Model(std::string(path.substr(kModelPath.size())));
 }
 
 void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
@@ -111,7 +118,7 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
   const bool generates = chat || request.path == "/v1/completions";
   // Opened here: that a long text waits for a thread is part of the account.
   const std::shared_ptr<CallLedger> ledger =
-      generates ? service_.OpenLedger(request.age_ns, request.id) : nullptr;
+      generates ? service().OpenLedger(request.age_ns, request.id) : nullptr;
   // Shared, since a long text may still be worked on when the gateway is gone.
   auto task = [self = shared_from_this(), request = std::move(request), exchange, chat, ledger] {
     if (ledger != nullptr) return self->Generate(request, exchange, chat, ledger);
@@ -120,10 +127,10 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
     PostReply(exchange,
               body.ok() ? HttpReply{.body = *std::move(body)} : self->Refusal(body.status()));
   };
-  const Status status = service_.Run(bytes, std::move(task));
+  const Status status = service().Run(bytes, std::move(task));
   if (status.ok()) return;
   if (ledger != nullptr) {
-    service_.CountRefused();
+    service().CountRefused();
     ledger->OnRefused();
   }
   PostReply(exchange, Refusal(status));
@@ -136,7 +143,7 @@ void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange
                               : chat     ? ReadChatCall(*std::move(body))
                                          : ReadCompletionCall(*std::move(body));
   if (!call.ok()) {
-    service_.CountRefused();
+    service().CountRefused();
     ledger->OnRefused();
     return PostReply(exchange, Refusal(call.status()));
   }
@@ -144,7 +151,7 @@ void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange
   call->call.ledger = std::move(ledger);
   ReplyIdentity identity = NewIdentity(chat, call->call.model);
   auto generation =
-      std::make_shared<Generation>(service_, exchange, *std::move(call), std::move(identity));
+      std::make_shared<Generation>(service(), exchange, *std::move(call), std::move(identity));
   exchange->SetGone([weak = std::weak_ptr<Generation>(generation)] {
     if (const auto alive = weak.lock()) alive->Cancel();
   });
@@ -152,26 +159,26 @@ void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange
 }
 
 HttpReply Routes::Refusal(const Status& status) const {
-  return ErrorReply(status, service_.RetryAfterSeconds(status));
+  return ErrorReply(status, slot_.RetryAfterSeconds(status));
 }
 
 StatusOr<std::string> Routes::Tokenize(std::string_view body) const {
   ASSIGN_OR_RETURN(boost::json::object object, ParseBody(body));
   ASSIGN_OR_RETURN(const TokenizeCall call, ReadTokenizeCall(std::move(object)));
   if (call.model) {
-    RETURN_IF_ERROR(service_.CheckModel(*call.model));
+    RETURN_IF_ERROR(service().CheckModel(*call.model));
   }
-  ASSIGN_OR_RETURN(const std::vector<TokenId> ids, service_.Tokenize(call.prompt, call.encoding));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> ids, service().Tokenize(call.prompt, call.encoding));
   std::string out;
   JsonWriter json(out);
   json.BeginObject().Key("count").Int(static_cast<int64_t>(ids.size()));
-  json.Key("max_model_len").Int(service_.engine_info().limits.context_tokens_max);
+  json.Key("max_model_len").Int(service().engine_info().limits.context_tokens_max);
   json.Key("tokens").BeginArray();
   for (const TokenId id : ids) json.Int(id);
   json.EndArray();
   if (call.return_tokens) {
     json.Key("token_strs").BeginArray();
-    for (const TokenId id : ids) json.String(TokenLabel(service_.TokenBytes(id), /*chat=*/true));
+    for (const TokenId id : ids) json.String(TokenLabel(service().TokenBytes(id), /*chat=*/true));
     json.EndArray();
   }
   json.EndObject();
@@ -182,9 +189,9 @@ StatusOr<std::string> Routes::Detokenize(std::string_view body) const {
   ASSIGN_OR_RETURN(boost::json::object object, ParseBody(body));
   ASSIGN_OR_RETURN(const DetokenizeCall call, ReadDetokenizeCall(std::move(object)));
   if (call.model) {
-    RETURN_IF_ERROR(service_.CheckModel(*call.model));
+    RETURN_IF_ERROR(service().CheckModel(*call.model));
   }
-  ASSIGN_OR_RETURN(const std::string text, service_.Detokenize(call.ids, call.skip_control));
+  ASSIGN_OR_RETURN(const std::string text, service().Detokenize(call.ids, call.skip_control));
   std::string out;
   JsonWriter(out).BeginObject().Key("prompt").String(text).EndObject();
   return out;
@@ -195,7 +202,7 @@ std::string Routes::ModelObject(const std::string& name) const {
   JsonWriter json(out);
   json.BeginObject().Key("id").String(name).Key("object").String("model");
   json.Key("created").Int(started_s_).Key("owned_by").String("polysil");
-  json.Key("max_model_len").Int(service_.engine_info().limits.context_tokens_max);
+  json.Key("max_model_len").Int(service().engine_info().limits.context_tokens_max);
   json.EndObject();
   return out;
 }
@@ -204,13 +211,13 @@ HttpReply Routes::Models() const {
   HttpReply reply;
   JsonWriter json(reply.body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  for (const std::string& name : service_.model().names) json.Raw(ModelObject(name));
+  for (const std::string& name : service().model().names) json.Raw(ModelObject(name));
   json.EndArray().EndObject();
   return reply;
 }
 
 HttpReply Routes::Model(const std::string& name) const {
-  const Status status = service_.CheckModel(name);
+  const Status status = service().CheckModel(name);
   if (!status.ok()) return Refusal(status);
   return {.body = ModelObject(name)};
 }
@@ -219,7 +226,7 @@ ReplyIdentity Routes::NewIdentity(bool chat, const std::optional<std::string>& m
   return {.id = fmt::format("{}-{:016x}{:08x}", chat ? "chatcmpl" : "cmpl", id_prefix_,
                             ids_.fetch_add(1, std::memory_order_relaxed)),
           .created_s = UnixSeconds(),
-          .model = model.value_or(service_.model().names.front())};
+          .model = model.value_or(service().model().names.front())};
 }
 
 }  // namespace polysil

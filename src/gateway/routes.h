@@ -12,14 +12,14 @@
 
 #include "gateway/exchange.h"
 #include "gateway/openai_reply.h"
-#include "session/text_service.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 
 class Routes final : public std::enable_shared_from_this<Routes> {
  public:
-  // `service` outlives it.
-  Routes(TextService& service, std::string version);
+  // `slot` outlives it.
+  Routes(const TextSlot& slot, std::string version);
 
   // What can be refused before the body is read: an unknown path (404), a wrong method (405).
   std::optional<HttpReply> CheckHead(std::string_view method, std::string_view path) const;
@@ -32,6 +32,10 @@ class Routes final : public std::enable_shared_from_this<Routes> {
   static std::string_view LogName(std::string_view path);
 
  private:
+  // What needs no text service; none: it does.
+  std::optional<HttpReply> GetAlways(std::string_view path) const;
+  // The rest is called with a service in the slot.
+  TextService& service() const { return *slot_.get(); }
   HttpReply Get(std::string_view path) const;
   void Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   void Generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange, bool chat,
@@ -44,7 +48,7 @@ class Routes final : public std::enable_shared_from_this<Routes> {
   HttpReply Model(const std::string& name) const;
   ReplyIdentity NewIdentity(bool chat, const std::optional<std::string>& model);
 
-  TextService& service_;
+  const TextSlot& slot_;
   const std::string version_;
   const int64_t started_s_;   // Unix time
   const uint64_t id_prefix_;  // so that ids differ between processes

@@ -13,7 +13,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/host_port.h"
 #include "base/thread_name.h"
+#include "server/bind_failure.h"
 #include "server/services.h"
 
 namespace polysil {
@@ -37,13 +39,18 @@ void EnableHealthAndReflection() {
 
 class GrpcServer::Running final {
  public:
-  Running(const GrpcServerOptions& options, TextService& service)
+  Running(const GrpcServerOptions& options, const TextSlot& slot)
       : options_(options),
-        service_(service),
-        inference_(service, options.output_bytes_max),
-        admin_(service, options.version) {}
+        slot_(slot),
+        inference_(slot, options.output_bytes_max),
+        admin_(slot, options.version) {}
 
   Status Listen() {
+    const std::optional<HostPort> parsed = ParseHostPort(options_.address);
+    if (!parsed) {
+      return InvalidArgument("the gRPC address {} is not HOST:PORT or [IPV6]:PORT",
+                             options_.address);
+    }
     EnableHealthAndReflection();
     grpc::ServerBuilder builder;
     int port = 0;
@@ -59,10 +66,12 @@ class GrpcServer::Running final {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
-      return Unavailable("the gRPC address {} cannot be bound", options_.address);
+      return Unavailable("the gRPC address {} cannot be bound: {}", options_.address,
+                         BindFailure(*parsed));
     }
     port_ = static_cast<uint16_t>(port);
     address_ = options_.address.substr(0, options_.address.rfind(':') + 1) + std::to_string(port);
+    UpdateHealth();  // which says SERVING unless told otherwise
     health_thread_ = std::thread([this] { FollowReadiness(); });
     return OkStatus();
   }
@@ -80,47 +89,53 @@ class GrpcServer::Running final {
     server_.reset();
   }
 
+  void UpdateHealth() {
+    std::lock_guard lock(mutex_);
+    if (!stopping_) SetHealth(slot_.Readiness().ready);
+  }
+
   const std::string& address() const { return address_; }
   uint16_t port() const { return port_; }
 
  private:
   void FollowReadiness() {
     SetThreadName("grpc-health");
-    grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
-    const auto set = [health](bool serving) {
-      health->SetServingStatus(serving);
-      for (const char* name :
-           {v1::Inference::service_full_name(), v1::Admin::service_full_name()}) {
-        health->SetServingStatus(name, serving);
-      }
-    };
-    std::optional<bool> told;
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const bool ready = service_.Readiness().ready;
-      if (told != ready) set(ready);
-      told = ready;
+      SetHealth(slot_.Readiness().ready);
       changed_.wait_for(lock, options_.health_interval);
     }
-    set(false);
+    SetHealth(false);
+  }
+
+  // Under the lock.
+  void SetHealth(bool serving) {
+    if (health_told_ == serving) return;
+    health_told_ = serving;
+    grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
+    health->SetServingStatus(serving);
+    for (const char* name : {v1::Inference::service_full_name(), v1::Admin::service_full_name()}) {
+      health->SetServingStatus(name, serving);
+    }
   }
 
   const GrpcServerOptions options_;
-  TextService& service_;
+  const TextSlot& slot_;
   InferenceService inference_;
   AdminService admin_;
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
   std::string address_;
   std::thread health_thread_;
-  std::mutex mutex_;
   std::condition_variable changed_;
+  std::mutex mutex_;  // guards what follows
   bool stopping_ = false;
+  std::optional<bool> health_told_;
 };
 
 StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Create(const GrpcServerOptions& options,
-                                                         TextService& service) {
-  auto running = std::make_unique<Running>(options, service);
+                                                         const TextSlot& slot) {
+  auto running = std::make_unique<Running>(options, slot);
   RETURN_IF_ERROR(running->Listen());
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(running)));
 }
@@ -137,6 +152,10 @@ const std::string& GrpcServer::address() const {
 
 uint16_t GrpcServer::port() const {
   return running_->port();
+}
+
+void GrpcServer::UpdateHealth() {
+  running_->UpdateHealth();
 }
 
 void GrpcServer::Stop(std::chrono::milliseconds grace) {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "polysil/base/status.h"
-#include "session/text_service.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 
@@ -24,10 +24,11 @@ struct GrpcServerOptions {
 
 class GrpcServer final {
  public:
-  // Binds, listens and answers. UNAVAILABLE where the address cannot be bound. `service` outlives
-  // the server.
+  // Binds, listens and answers; calls that need the text service with UNAVAILABLE while `slot` is
+  // empty. INVALID_ARGUMENT for an address that does not parse, UNAVAILABLE where it cannot be
+  // bound. `slot` outlives the server.
   static StatusOr<std::unique_ptr<GrpcServer>> Create(const GrpcServerOptions& options,
-                                                      TextService& service);
+                                                      const TextSlot& slot);
   // Stop with no grace.
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
@@ -36,6 +37,8 @@ class GrpcServer final {
   // As bound: "127.0.0.1:43211".
   const std::string& address() const;
   uint16_t port() const;
+  // The health service follows readiness at an interval; this makes it look now.
+  void UpdateHealth();
   // Refuses new calls, waits at most `grace` for those that run, then cancels the rest. Idempotent.
   void Stop(std::chrono::milliseconds grace);
 

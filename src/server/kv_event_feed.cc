@@ -96,7 +96,7 @@ void KvEventFeed::Watcher::End(Status status) {
   Advance();
 }
 
-KvEventFeed::KvEventFeed(TextService& service) : service_(service), thread_([this] { Run(); }) {}
+KvEventFeed::KvEventFeed(const TextSlot& slot) : slot_(slot), thread_([this] { Run(); }) {}
 
 KvEventFeed::~KvEventFeed() {
   Stop();
@@ -104,7 +104,7 @@ KvEventFeed::~KvEventFeed() {
 
 grpc::ServerWriteReactor<v1::KvEventBatch>* KvEventFeed::Watch(grpc::CallbackServerContext* context,
                                                                uint64_t from) {
-  auto watcher = std::make_shared<Watcher>(service_, from);
+  auto watcher = std::make_shared<Watcher>(*slot_.get(), from);
   // Deletes itself in OnDone.
   auto* const reactor = new Reactor(watcher, context);
   watcher->Bind(reactor);
@@ -114,6 +114,7 @@ grpc::ServerWriteReactor<v1::KvEventBatch>* KvEventFeed::Watch(grpc::CallbackSer
     stopping = stopping_;
     if (!stopping) watchers_.push_back(watcher);
   }
+  changed_.notify_one();
   stopping ? watcher->End(Unavailable("the server is stopping")) : watcher->Advance();
   return reactor;
 }
@@ -126,6 +127,7 @@ void KvEventFeed::Stop() {
     watchers = std::move(watchers_);
     watchers_.clear();
   }
+  changed_.notify_one();
   for (const auto& watcher : watchers) watcher->End(Unavailable("the server is stopping"));
   if (thread_.joinable()) thread_.join();
 }
@@ -133,21 +135,26 @@ void KvEventFeed::Stop() {
 void KvEventFeed::Run() {
   SetThreadName("kv-events");
   uint64_t seen = 0;
-  std::vector<std::shared_ptr<Watcher>> watchers;
-  while (true) {
-    const uint64_t newest = service_.WaitKvEvent(seen + 1, kWaitNs);
-    {
-      std::lock_guard lock(mutex_);
-      if (stopping_) return;
-      std::erase_if(watchers_, [](const auto& watcher) { return watcher->ended(); });
-      watchers = watchers_;
-    }
+  while (WaitForWatchers()) {
+    const uint64_t newest = slot_.get()->WaitKvEvent(seen + 1, kWaitNs);
+    // Asked for after the wait: one that came during it may have seen less.
     if (newest > seen) {
-      for (const auto& watcher : watchers) watcher->Advance();
+      for (const auto& watcher : Watchers()) watcher->Advance();
     }
-    watchers.clear();
     seen = newest;
   }
+}
+
+bool KvEventFeed::WaitForWatchers() {
+  std::unique_lock lock(mutex_);
+  std::erase_if(watchers_, [](const auto& watcher) { return watcher->ended(); });
+  changed_.wait(lock, [this] { return stopping_ || !watchers_.empty(); });
+  return !stopping_;
+}
+
+std::vector<std::shared_ptr<KvEventFeed::Watcher>> KvEventFeed::Watchers() {
+  std::lock_guard lock(mutex_);
+  return watchers_;
 }
 
 }  // namespace polysil

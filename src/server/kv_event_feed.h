@@ -5,6 +5,7 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -12,19 +13,19 @@
 #include <vector>
 
 #include "polysil/v1/admin.pb.h"
-#include "session/text_service.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 
 class KvEventFeed final {
  public:
-  // `service` outlives it.
-  explicit KvEventFeed(TextService& service);
+  // `slot` outlives it.
+  explicit KvEventFeed(const TextSlot& slot);
   ~KvEventFeed();
   KvEventFeed(const KvEventFeed&) = delete;
   KvEventFeed& operator=(const KvEventFeed&) = delete;
 
-  // A stream of the events from number `from` on.
+  // A stream of the events from number `from` on. The slot is not empty any more.
   grpc::ServerWriteReactor<v1::KvEventBatch>* Watch(grpc::CallbackServerContext* context,
                                                     uint64_t from);
   // Ends all streams, and those to come, with UNAVAILABLE. Idempotent.
@@ -35,9 +36,13 @@ class KvEventFeed final {
   class Reactor;
 
   void Run();
+  // Until there are some. False: it is time to stop.
+  bool WaitForWatchers();
+  std::vector<std::shared_ptr<Watcher>> Watchers();
 
-  TextService& service_;
-  std::mutex mutex_;
+  const TextSlot& slot_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
   std::vector<std::shared_ptr<Watcher>> watchers_;  // ended ones go with the next news
   bool stopping_ = false;
   std::thread thread_;

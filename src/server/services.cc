@@ -5,6 +5,7 @@
 #include "server/call_end.h"
 #include "server/generate_stream.h"
 #include "server/proto_call.h"
+#include "server/refused_stream.h"
 
 namespace polysil {
 namespace {
@@ -29,85 +30,101 @@ Status DetokenizeInto(const TextService& service, const v1::DetokenizeRequest& r
   return OkStatus();
 }
 
+// Deletes itself when the library is done with it.
+template <typename Response>
+grpc::ServerWriteReactor<Response>* Refused(const Status& status, const TextSlot& slot,
+                                            grpc::CallbackServerContext& context) {
+  return new RefusedStream<Response>(EndOf(status, slot.RetryAfterSeconds(status), context));
+}
+
 }  // namespace
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
-  return GenerateStream::Start(service_, context, request, output_bytes_max_);
+  const StatusOr<TextService*> service = slot_.Find();
+  if (!service.ok()) return Refused<v1::GenerateResponse>(service.status(), slot_, *context);
+  return GenerateStream::Start(**service, context, request, output_bytes_max_);
 }
 
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
                                                      const v1::TokenizeRequest* request,
                                                      v1::TokenizeResponse* response) {
   return Answer(context, request->model(), request->ByteSizeLong(),
-                [this, request, response] { return TokenizeInto(service_, *request, response); });
+                [request, response](const TextService& service) {
+                  return TokenizeInto(service, *request, response);
+                });
 }
 
 grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context,
                                                        const v1::DetokenizeRequest* request,
                                                        v1::DetokenizeResponse* response) {
   return Answer(context, request->model(), request->ByteSizeLong(),
-                [this, request, response] { return DetokenizeInto(service_, *request, response); });
+                [request, response](const TextService& service) {
+                  return DetokenizeInto(service, *request, response);
+                });
 }
 
 grpc::ServerUnaryReactor* InferenceService::GetModel(grpc::CallbackServerContext* context,
                                                      const v1::GetModelRequest* request,
                                                      v1::Model* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const Status status = CheckModel(request->model());
-  if (status.ok()) {
-    const TextModel& model = service_.model();
-    const EngineInfo& info = service_.engine_info();
+  return Answer(context, request->model(), /*bytes=*/0, [response](const TextService& service) {
+    const TextModel& model = service.model();
+    const EngineInfo& info = service.engine_info();
     response->set_name(model.names.front());
-    for (size_t i = 1; i < model.names.size(); ++i) response->add_aliases(model.names[i]);
+    for (size_t i = 1; i < model.names.size(); ++i) {
+      response->add_aliases(model.names[i]);
+    }
     response->set_context_tokens_max(info.limits.context_tokens_max);
     response->set_vocab_size(info.limits.vocab_size);
     response->set_numeric_class(info.numeric_class);
     response->set_chat(model.chat_template != nullptr);
-  }
-  Finish(status, *context);
-  return reactor;
+    return OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* InferenceService::Answer(grpc::CallbackServerContext* context,
                                                    const std::string& model, size_t bytes,
-                                                   std::function<Status()> work) {
+                                                   std::function<Status(TextService&)> work) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  Status status = CheckModel(model);
-  if (status.ok()) {
-    status =
-        service_.Run(bytes, [this, context, work = std::move(work)] { Finish(work(), *context); });
-  }
-  if (!status.ok()) Finish(status, *context);
+  const auto finish = [this, context, reactor](const Status& status) {
+    reactor->Finish(EndOf(status, slot_.RetryAfterSeconds(status), *context));
+  };
+  const Status status = Run(model, bytes, [finish, work = std::move(work)](TextService& service) {
+    finish(work(service));
+  });
+  if (!status.ok()) finish(status);
   return reactor;
 }
 
-void InferenceService::Finish(const Status& status, grpc::CallbackServerContext& context) const {
-  context.DefaultReactor()->Finish(EndOf(status, service_.RetryAfterSeconds(status), context));
-}
-
-Status InferenceService::CheckModel(const std::string& model) const {
-  return model.empty() ? OkStatus() : service_.CheckModel(model);
+Status InferenceService::Run(const std::string& model, size_t bytes,
+                             std::function<void(TextService&)> work) const {
+  ASSIGN_OR_RETURN(TextService* const service, slot_.Find());
+  if (!model.empty()) RETURN_IF_ERROR(service->CheckModel(model));
+  return service->Run(bytes, [service, work = std::move(work)] { work(*service); });
 }
 
 grpc::ServerUnaryReactor* AdminService::GetStats(grpc::CallbackServerContext* context,
                                                  const v1::GetStatsRequest* /*request*/,
                                                  v1::Stats* response) {
-  *response = WriteStats(service_.Stats());
+  const StatusOr<TextService*> service = slot_.Find();
+  if (service.ok()) *response = WriteStats((*service)->Stats());
+  const Status status = service.status();
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
+  reactor->Finish(EndOf(status, slot_.RetryAfterSeconds(status), *context));
   return reactor;
 }
 
 grpc::ServerWriteReactor<v1::KvEventBatch>* AdminService::WatchKvEvents(
     grpc::CallbackServerContext* context, const v1::WatchKvEventsRequest* request) {
+  const StatusOr<TextService*> service = slot_.Find();
+  if (!service.ok()) return Refused<v1::KvEventBatch>(service.status(), slot_, *context);
   return kv_events_.Watch(context, request->from());
 }
 
 grpc::ServerUnaryReactor* AdminService::GetReadiness(grpc::CallbackServerContext* context,
                                                      const v1::GetReadinessRequest* /*request*/,
                                                      v1::Readiness* response) {
-  const EngineReadiness readiness = service_.Readiness();
+  const EngineReadiness readiness = slot_.Readiness();
   response->set_ready(readiness.ready);
   response->set_reason(readiness.reason);
   response->set_version(version_);

@@ -1,5 +1,5 @@
-// The services of the gRPC face: each method a thin translation onto TextService. Called on the
-// library's threads; owned by the server.
+// The services of the gRPC face: each method a thin translation onto TextService, or
+// UNAVAILABLE while there is none. Called on the library's threads; owned by the server.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 #include "polysil/v1/admin.grpc.pb.h"
 #include "polysil/v1/inference.grpc.pb.h"
 #include "server/kv_event_feed.h"
-#include "session/text_service.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 
 class InferenceService final : public v1::Inference::CallbackService {
  public:
-  // `service` outlives it.
-  InferenceService(TextService& service, size_t output_bytes_max)
-      : service_(service), output_bytes_max_(output_bytes_max) {}
+  // `slot` outlives it.
+  InferenceService(const TextSlot& slot, size_t output_bytes_max)
+      : slot_(slot), output_bytes_max_(output_bytes_max) {}
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
@@ -32,22 +32,22 @@ class InferenceService final : public v1::Inference::CallbackService {
                                      v1::Model* response) override;
 
  private:
-  Status CheckModel(const std::string& model) const;
   // Finishes the call with what `work` says, done here or, for long texts, elsewhere. Request and
   // response live until then.
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const std::string& model,
-                                   size_t bytes, std::function<Status()> work);
-  // Ends a call that has the default reactor.
-  void Finish(const Status& status, grpc::CallbackServerContext& context) const;
+                                   size_t bytes, std::function<Status(TextService&)> work);
+  // Finds the service, if the call is about the model it serves, and has it run `work`.
+  Status Run(const std::string& model, size_t bytes, std::function<void(TextService&)> work) const;
 
-  TextService& service_;
+  const TextSlot& slot_;
   const size_t output_bytes_max_;
 };
 
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  AdminService(TextService& service, std::string version)
-      : service_(service), version_(std::move(version)), kv_events_(service) {}
+  // `slot` outlives it.
+  AdminService(const TextSlot& slot, std::string version)
+      : slot_(slot), version_(std::move(version)), kv_events_(slot) {}
 
   grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
                                      const v1::GetStatsRequest* request,
@@ -62,7 +62,7 @@ class AdminService final : public v1::Admin::CallbackService {
   void Stop() { kv_events_.Stop(); }
 
  private:
-  TextService& service_;
+  const TextSlot& slot_;
   const std::string version_;
   KvEventFeed kv_events_;
 };

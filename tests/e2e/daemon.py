@@ -16,6 +16,7 @@ SANITIZED = any(part in ("asan", "tsan") for part in POLYSIL.parts)
 # Waiting ends as soon as there is what is waited for; this is when it is given up.
 PATIENCE_S = 600 if SANITIZED else 180
 
+LISTENING = re.compile(r"listening at (http://(\S+):(\d+)|off) \(gRPC (\S+)\); loading ")
 READY = re.compile(r"^polysil is ready: (\S+) at (http://(\S+):(\d+)|off) \(gRPC (\S+)\)", re.M)
 
 
@@ -49,11 +50,19 @@ class Answer:
 
 
 class Daemon:
-    def __init__(self, folder, *arguments, http="127.0.0.1:0", ready=True, env=None):
+    def __init__(
+        self,
+        folder,
+        *arguments,
+        http="127.0.0.1:0",
+        grpc="127.0.0.1:0",
+        ready=True,
+        env=None,
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         self._out = folder / "stdout"
         self._err = folder / "stderr"
-        command = [POLYSIL, "serve", MODEL, "--http", http, "--grpc", "127.0.0.1:0"]
+        command = [POLYSIL, "serve", MODEL, "--http", http, "--grpc", grpc]
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self.process = subprocess.Popen(
                 [str(word) for word in [*command, *arguments]],
@@ -64,9 +73,17 @@ class Daemon:
                 env=env,
             )
         if ready:
-            self._wait_ready()
+            self.wait_ready()
 
-    def _wait_ready(self):
+    def wait_listening(self):
+        """Until it has its addresses; the model is not loaded yet."""
+        said = wait_for(
+            lambda: LISTENING.search(self.log()),
+            message=lambda: f"that it listens; the log:\n{self.log()}",
+        )
+        self.url, self.host, self.port, self.grpc = said[1], said[2], int(said[3]), said[4]
+
+    def wait_ready(self):
         def said_ready():
             assert self.alive(), f"the daemon ended at start:\n{self.log()}"
             return READY.search(self._out.read_text())
@@ -77,6 +94,9 @@ class Daemon:
         self.url = said[2]
         self.grpc = said[5]
         wait_for(lambda: self.get("/ready").status == 200, message="/ready")
+
+    def address(self, face):
+        return {"http": f"{self.host}:{self.port}", "grpc": self.grpc}[face]
 
     def alive(self):
         return self.process.poll() is None

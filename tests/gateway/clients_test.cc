@@ -328,12 +328,12 @@ TEST(HttpClients, AddressesThatCannotBeBound) {
   GatewayRig rig;
   for (const std::string& address : {std::string("nonsense"), std::string("127.0.0.1"),
                                      std::string("256.0.0.1:80"), std::string("127.0.0.1:99999")}) {
-    EXPECT_FALSE(HttpGateway::Create({.address = address}, *rig.service).ok()) << address;
+    EXPECT_FALSE(HttpGateway::Create({.address = address}, rig.slot).ok()) << address;
   }
-  EXPECT_EQ(HttpGateway::Create({.address = rig.gateway->address()}, *rig.service).status().code(),
+  EXPECT_EQ(HttpGateway::Create({.address = rig.gateway->address()}, rig.slot).status().code(),
             StatusCode::kUnavailable);
-  EXPECT_FALSE(HttpGateway::Create({.address = "127.0.0.1:0", .threads = 0}, *rig.service).ok());
-  auto named = HttpGateway::Create({.address = "localhost:0"}, *rig.service);
+  EXPECT_FALSE(HttpGateway::Create({.address = "127.0.0.1:0", .threads = 0}, rig.slot).ok());
+  auto named = HttpGateway::Create({.address = "localhost:0"}, rig.slot);
   ASSERT_TRUE(named.ok());
   EXPECT_GT((*named)->port(), 0);
 }

@@ -11,6 +11,7 @@
 #include "gateway/http_gateway.h"
 #include "session/byte_tokenizer.h"
 #include "session/text_service.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 
@@ -33,7 +34,8 @@ struct GatewayRig {
     service = TextService::Create(std::move(text_options), std::move(model), engine, clock).value();
     options.address = "127.0.0.1:0";
     options.version = "1.2.3";
-    gateway = HttpGateway::Create(std::move(options), *service).value();
+    slot.Fill(*service);
+    gateway = HttpGateway::Create(std::move(options), slot).value();
     gateway->Start();
   }
 
@@ -50,6 +52,7 @@ struct GatewayRig {
 
   SteadyClock clock;
   FakeEngine engine;
+  TextSlot slot;
   std::unique_ptr<TextService> service;
   std::unique_ptr<HttpGateway> gateway;
 };

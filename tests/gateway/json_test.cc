@@ -236,16 +236,6 @@ TEST(HttpWire, RequestIds) {
   }
 }
 
-TEST(HttpWire, Addresses) {
-  EXPECT_EQ(ParseHostPort("127.0.0.1:80")->host, "127.0.0.1");
-  EXPECT_EQ(ParseHostPort("[::1]:8080")->host, "::1");
-  EXPECT_EQ(ParseHostPort("[::1]:8080")->port, 8080);
-  EXPECT_EQ(ParseHostPort(":0")->host, "");
-  for (const char* bad : {"", "localhost", "a:", "a:x", "a:65536", "a:-1", "::1:80", "a:80 "}) {
-    EXPECT_FALSE(ParseHostPort(bad).has_value()) << bad;
-  }
-}
-
 TEST(MetricsPage, HasEveryNameOfTheContract) {
   EngineStats stats;
   stats.requests_running = 3;

@@ -90,7 +90,7 @@ TEST(TimeoutHttp, ItRunsWhileALongTextWaitsForItsThread) {
                   .script = Say("x")},
                  {}, {.threads = 1});
   TextHold hold(*rig.service);
-  const auto routes = std::make_shared<Routes>(*rig.service, "1.2.3");
+  const auto routes = std::make_shared<Routes>(rig.slot, "1.2.3");
   const std::string prompt(100'000, 'a');
   routes->Handle({.method = "POST",
                   .path = kCompletions,

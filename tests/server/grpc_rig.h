@@ -19,6 +19,7 @@
 #include "server/grpc_server.h"
 #include "session/byte_tokenizer.h"
 #include "session/text_service.h"
+#include "session/text_slot.h"
 
 namespace polysil {
 
@@ -66,7 +67,8 @@ struct GrpcRig {
     options.address = "127.0.0.1:0";
     options.version = "1.2.3";
     options.health_interval = std::chrono::milliseconds(5);
-    server = GrpcServer::Create(std::move(options), *service).value();
+    slot.Fill(*service);
+    server = GrpcServer::Create(std::move(options), slot).value();
     grpc::ChannelArguments arguments;
     arguments.SetMaxSendMessageSize(-1);
     channel =
@@ -96,6 +98,7 @@ struct GrpcRig {
 
   SteadyClock clock;
   FakeEngine engine;
+  TextSlot slot;
   std::unique_ptr<TextService> service;
   std::unique_ptr<GrpcServer> server;
   std::shared_ptr<grpc::Channel> channel;

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <future>
 #include <limits>
 
@@ -288,9 +290,19 @@ TEST(GrpcServer, StopWaitsThenCuts) {
 
 TEST(GrpcServer, AddressesThatCannotBeBound) {
   GrpcRig rig;
-  EXPECT_EQ(GrpcServer::Create({.address = rig.server->address()}, *rig.service).status().code(),
-            StatusCode::kUnavailable);
-  EXPECT_FALSE(GrpcServer::Create({.address = "nonsense"}, *rig.service).ok());
+  const Status taken = GrpcServer::Create({.address = rig.server->address()}, rig.slot).status();
+  EXPECT_EQ(taken.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(taken), HasSubstr(rig.server->address()));
+  EXPECT_THAT(Message(taken), HasSubstr(std::strerror(EADDRINUSE)));
+  // Of a documentation network: no machine has it.
+  const Status foreign = GrpcServer::Create({.address = "192.0.2.1:0"}, rig.slot).status();
+  EXPECT_EQ(foreign.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(foreign), HasSubstr(std::strerror(EADDRNOTAVAIL)));
+  for (const char* nonsense : {"nonsense", "127.0.0.1", "127.0.0.1:99999", "::1:80"}) {
+    EXPECT_EQ(GrpcServer::Create({.address = nonsense}, rig.slot).status().code(),
+              StatusCode::kInvalidArgument)
+        << nonsense;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/grpc_rig.h"
+#include "server/raw_call.h"
 
 namespace polysil {
 namespace {
@@ -27,51 +28,25 @@ TEST(GrpcServices, Limits) {
   EXPECT_TRUE(after.ok()) << after.error_message();
 }
 
-// Bytes on a method by its name, for what has no stub here.
-std::pair<grpc::Status, std::string> Call(GrpcRig& rig, const std::string& method,
-                                          const std::string& bytes) {
-  grpc::GenericStub stub(rig.channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-  grpc::CompletionQueue queue;
-  const grpc::Slice slice(bytes);
-  const grpc::ByteBuffer request(&slice, 1);
-  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
-  call->StartCall();
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  call->Finish(&response, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  grpc::Slice answer;
-  return {status, status.ok() && response.DumpToSingleSlice(&answer).ok()
-                      ? std::string(answer.begin(), answer.end())
-                      : std::string()};
-}
-
 TEST(GrpcServices, UnknownMethodsAndBadBytes) {
   GrpcRig rig;
-  EXPECT_EQ(Call(rig, "/polysil.v1.Inference/Nothing", "").first.error_code(),
+  EXPECT_EQ(RawCall(rig.channel, "/polysil.v1.Inference/Nothing", "").first.error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_FALSE(Call(rig, "/polysil.v1.Inference/Tokenize", "\xFF\xFF\xFF").first.ok());
+  EXPECT_FALSE(RawCall(rig.channel, "/polysil.v1.Inference/Tokenize", "\xFF\xFF\xFF").first.ok());
   // A string field that is not UTF-8: model, one byte.
-  EXPECT_FALSE(Call(rig, "/polysil.v1.Inference/GetModel", std::string("\x0a\x01\xff")).first.ok());
+  EXPECT_FALSE(RawCall(rig.channel, "/polysil.v1.Inference/GetModel", std::string("\x0a\x01\xff"))
+                   .first.ok());
   EXPECT_TRUE(rig.Generate(Ask("hi")).status.ok());
 }
 
 TEST(GrpcServices, HealthFollowsReadiness) {
   GrpcRig rig;
-  const auto serving = [&](const std::string& service) {
-    // HealthCheckRequest{service = 1}; HealthCheckResponse{status = 1}, SERVING = 1.
-    const std::string request =
-        service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
-    const auto [status, bytes] = Call(rig, "/grpc.health.v1.Health/Check", request);
-    return status.ok() && bytes == std::string("\x08\x01");
-  };
   const auto wait = [&](bool wanted) {
     for (int i = 0; i < 100'000; ++i) {
-      if (serving("") == wanted && serving("polysil.v1.Inference") == wanted) return true;
+      if (IsServing(rig.channel, "") == wanted &&
+          IsServing(rig.channel, "polysil.v1.Inference") == wanted) {
+        return true;
+      }
     }
     return false;
   };
