@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +28,10 @@ using std::chrono::milliseconds;
 
 // What a cut-off stream gets to see its last bytes written.
 constexpr milliseconds kCloseGrace{1000};
+// After the drain's deadline, and after a second signal: what ends has so long to do so, as a step
+// that the device is at, or a text that is being tokenized.
+constexpr int64_t kDeadlineGraceNs = 5'000'000'000;
+constexpr int64_t kSecondSignalGraceNs = 1'000'000'000;
 // How often a daemon that waits for something else looks for a signal.
 constexpr milliseconds kTick{50};
 constexpr int64_t kTickNs = std::chrono::nanoseconds(kTick).count();
@@ -113,17 +118,23 @@ Loaded Load(const std::string& model_path, const v1::Config& config, const Clock
   return loaded.get();
 }
 
-// Running streams go on until the deadline; a second signal ends them now.
-void Drain(EngineThread& engine, const Clock& clock, double seconds) {
-  engine.Drain(clock.NowNs() + static_cast<int64_t>(seconds * 1e9));
-  while (!engine.WaitIdle(kTickNs)) {
+// Running streams go on until the deadline; a second signal ends them now. Whatever was read is
+// answered: nothing more comes from the texts, and then nothing from the engine. False: it was not
+// in time.
+bool Drain(Assembly& assembly, const Clock& clock, double seconds) {
+  EngineThread& engine = assembly.engine();
+  const int64_t deadline_ns = clock.NowNs() + static_cast<int64_t>(seconds * 1e9);
+  int64_t end_ns = deadline_ns + kDeadlineGraceNs;
+  engine.Drain(deadline_ns);
+  while (!assembly.text().WaitIdle(kTickNs) || !engine.WaitIdle(kTickNs)) {
     if (TakeStopSignal()) {
       Log(LogLevel::kWarning, "second signal: ending now");
       engine.Drain(0);
-      engine.WaitIdle(static_cast<int64_t>(1e9));
-      return;
+      end_ns = std::min(end_ns, clock.NowNs() + kSecondSignalGraceNs);
     }
+    if (clock.NowNs() >= end_ns) return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -153,7 +164,12 @@ Status Serve(const std::string& model_path, const v1::Config& config) {
   }
   Log(LogLevel::kInfo, "{}: draining for at most {} s; signal again to end now",
       strsignal(signal_number), config.server().drain_seconds());
-  Drain(assembly->engine(), clock, config.server().drain_seconds());
+  if (!Drain(*assembly, clock, config.server().drain_seconds())) {
+    // What is still at work would hold up its face, and then its threads the process.
+    Log(LogLevel::kWarning, "stopped with calls unanswered");
+    if (faces.http != nullptr) faces.http->Stop(kCloseGrace);
+    std::_Exit(0);
+  }
   faces.Stop(kCloseGrace);
   Log(LogLevel::kInfo, "stopped");
   return OkStatus();

@@ -117,7 +117,7 @@ TextService::~TextService() = default;
 
 Status TextService::Run(size_t text_bytes, std::function<void()> task) {
   if (text_bytes <= options_.inline_bytes_max) {
-    task();
+    pool_->RunHere(task);
     return OkStatus();
   }
   if (pool_->TryPost(std::move(task))) return OkStatus();
@@ -155,6 +155,10 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
     return status;
   }
   return std::shared_ptr<TextCallHandle>(std::move(stream));
+}
+
+bool TextService::WaitIdle(int64_t timeout_ns) const {
+  return pool_->WaitIdle(timeout_ns);
 }
 
 std::shared_ptr<CallLedger> TextService::OpenLedger(int64_t age_ns, std::string id) {

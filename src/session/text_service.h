@@ -90,6 +90,8 @@ class TextService final {
   // too many wait. Start, Tokenize and Detokenize take time linear in their text: call them in
   // here.
   Status Run(size_t text_bytes, std::function<void()> task);
+  // Waits until all that was given to Run is done, at most so long. True if so.
+  bool WaitIdle(int64_t timeout_ns) const;
 
   // The account of a call that began `age_ns` ago. `id` is what the log calls it by, and must be
   // safe there; empty: one of ours. The face puts it into the TextCall, tells it what the face

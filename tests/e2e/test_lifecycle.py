@@ -1,17 +1,25 @@
 """Clients that leave, queues that fill, daemons that are told to stop."""
 
+import contextlib
 import json
+import os
 import signal
 import socket
 import struct
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
 
+import grpc
 import pytest
 import sse
-from daemon import SANITIZED, wait_for
+from daemon import PATIENCE_S, SANITIZED, wait_for
+from test_grpc import INFERENCE, Client
 
 LONG = {"prompt": "Tell me a very long story.", "temperature": 0, "ignore_eos": True}
+SLOW_TEXT = Path(__file__).with_name("slow_text.c")
 DISCONNECTS = 24 if SANITIZED else 200
 
 
@@ -88,6 +96,32 @@ def test_a_full_queue_says_when_to_come_back(start):
     daemon.wait_idle()
 
 
+def test_a_daemon_that_is_busy_lives(start):
+    """OPS-04: all places taken, the queue full, and liveness does not wait behind any of it."""
+    daemon = start("--set", "scheduler.queue_max=4", "--set", "scheduler.sequences_max=4")
+    streams = [
+        daemon.open_stream("/v1/completions", {**LONG, "max_tokens": 4000}) for _ in range(4)
+    ]
+    wait_for(lambda: daemon.metric("polysil_requests_running") == 4)
+    with ThreadPoolExecutor(6) as pool:
+        short = {**LONG, "max_tokens": 1}
+        waiting = [pool.submit(daemon.post, "/v1/completions", short) for _ in range(4)]
+        wait_for(lambda: daemon.metric("polysil_requests_waiting") == 4)
+        refused = [pool.submit(daemon.post, "/v1/completions", short) for _ in range(100)]
+        seen = 0
+        while seen < 20 or not all(answer.done() for answer in refused):
+            assert daemon.get("/health").status == 200
+            assert daemon.get("/ready").status in (200, 503)
+            seen += 1
+        assert {answer.result().status for answer in refused} == {429}
+        assert daemon.metric("polysil_requests_waiting") == 4
+        for connection, response in streams:  # makes room
+            response.close()
+            connection.close()
+        assert [answer.result().status for answer in waiting] == [200] * 4
+    daemon.wait_idle()
+
+
 def test_a_prompt_that_never_fits_does_not_wait(start):
     daemon = start("--set", "kv.blocks=20", "--set", "model.context_tokens=320")
     with ThreadPoolExecutor(6) as pool:
@@ -123,6 +157,7 @@ def refused_or_gone(daemon):
 
 @pytest.mark.sanitized
 def test_a_drain_lets_running_streams_finish(start):
+    """OPS-06: all of four streams, to [DONE]; new ones are refused; exit code 0."""
     daemon = start("--set", "server.drain_seconds=200")
     tokens = 40 if SANITIZED else 300
     opened = [
@@ -160,20 +195,101 @@ def test_the_drain_has_a_deadline(start):
     connection.close()
 
 
+@pytest.fixture
+def held_texts(start, tmp_path):
+    """(daemon, what its two text threads wait for: its ends, once they do)."""
+    library = tmp_path / "slow_text.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, SLOW_TEXT], check=True)
+    pipes = [tmp_path / f"gate-text-{index}" for index in range(2)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    gate = {"LD_PRELOAD": str(library), "TEXT_GATE": str(tmp_path / "gate")}
+    ends = []
+
+    def open_next():
+        try:
+            ends.append(os.open(pipes[len(ends)], os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # nobody waits at the other end yet
+            return False
+        return len(ends) == len(pipes)
+
+    yield (
+        start("--set", "server.drain_seconds=200", env={**os.environ, **gate}),
+        lambda: wait_for(open_next, message="both texts are being worked on") and ends,
+    )
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+# Long enough for a thread of its own, short enough for the context.
+LONG_TEXT = "sea and " * 4100
+
+
+def test_a_drain_answers_calls_whose_text_is_worked_on(held_texts):
+    daemon, wait_held = held_texts
+    client = Client(daemon.grpc)
+    fields = {"prompt": {"text": LONG_TEXT}, "max_tokens": 1}
+    with ThreadPoolExecutor(2) as pool:
+        body = {"prompt": LONG_TEXT, "max_tokens": 1}
+        http = pool.submit(daemon.post, "/v1/completions", body)
+        rpc = pool.submit(client.generate, fields, timeout=PATIENCE_S)
+        ends = wait_held()
+        daemon.signal(signal.SIGTERM)
+        wait_for(lambda: "draining" in daemon.log(), message="the log says that it drains")
+        for _ in range(100):  # nothing runs, but the faces stay open for the answers
+            assert daemon.get("/ready").status == 503
+            assert not client.ask("polysil.v1.Admin", "GetReadiness", {}).get("ready")
+        for end in ends:
+            os.close(end)
+        answer = http.result()
+        assert answer.status == 503, answer
+        assert "shutting down" in answer.json()["error"]["message"]
+        assert int(answer.headers["Retry-After"]) >= 1
+        error = rpc.exception()
+        assert error.code() == grpc.StatusCode.UNAVAILABLE, error
+        assert "shutting down" in error.details(), error
+        assert int(dict(error.trailing_metadata())["retry-after"]) >= 1
+    assert daemon.wait_exit() == 0, daemon.log()
+    client.channel.close()
+
+
+def test_a_second_signal_does_not_wait_for_a_text(held_texts):
+    daemon, wait_held = held_texts
+    with ThreadPoolExecutor(2) as pool:
+        body = {"prompt": LONG_TEXT, "max_tokens": 1}
+        calls = [pool.submit(daemon.post, "/v1/completions", body) for _ in range(2)]
+        wait_held()
+        daemon.signal(signal.SIGTERM)
+        wait_for(lambda: "draining" in daemon.log(), message="the log says that it drains")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait_exit() == 0, daemon.log()
+        assert all(isinstance(call.exception(), OSError | HTTPException) for call in calls)
+
+
 @pytest.mark.sanitized
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_it_now(start, first):
+    """OPS-06: and says so to the streams of both faces."""
     daemon = start("--set", "server.drain_seconds=600")
     connection, response = daemon.open_stream("/v1/completions", {**LONG, "max_tokens": 8000})
-    wait_for(lambda: daemon.metric("polysil_requests_running") == 1)
+    client = Client(daemon.grpc)
+    fields = {"prompt": {"text": "Hi"}, "ignore_eos": True, "max_tokens": 8000}
+    call = client.call(INFERENCE, "Generate", fields, timeout=PATIENCE_S)
+    next(call)
+    wait_for(lambda: daemon.metric("polysil_requests_running") == 2)
     daemon.signal(first)
     wait_for(lambda: "draining" in daemon.log(), message="the log says that it drains")
     began = time.monotonic()
     daemon.signal(signal.SIGTERM)
     assert daemon.wait_exit() == 0, daemon.log()
     assert time.monotonic() - began < (30 if SANITIZED else 5)
-    response.read()
+    assert b"shutting down" in response.read()
     connection.close()
+    with pytest.raises(grpc.RpcError) as error:
+        list(call)
+    assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+    client.channel.close()
 
 
 def test_threads_have_names(daemon):

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <limits>
 
@@ -357,6 +358,22 @@ TEST(TextService, ADeadlineRunsSinceTheCallBegan) {
   call.timeout_ns = 1'000'000'000'000;
   ASSERT_TRUE(rig.Start(call).ok());
   EXPECT_LE(rig.engine.submitted().at(0).deadline_ns, opened + 996'000'000'000);
+}
+
+TEST(TextService, IsIdleWhenAllTextsAreDone) {
+  ManualRig rig;
+  EXPECT_TRUE(rig.service->WaitIdle(0));
+  bool idle_within = true;
+  ASSERT_TRUE(rig.service->Run(1, [&] { idle_within = rig.service->WaitIdle(0); }).ok());
+  EXPECT_FALSE(idle_within);
+  EXPECT_TRUE(rig.service->WaitIdle(0));
+  TextHold hold(*rig.service);
+  std::atomic<bool> done = false;
+  ASSERT_TRUE(rig.service->Run(1 << 20, [&] { done = true; }).ok());
+  EXPECT_FALSE(rig.service->WaitIdle(0));
+  hold.Release();
+  ASSERT_TRUE(rig.service->WaitIdle(60'000'000'000));
+  EXPECT_TRUE(done);
 }
 
 TEST(TextService, LongTextsRunOnAnotherThread) {
