@@ -233,12 +233,13 @@ def test_a_deadline_and_a_cancelled_call_free_everything(rpc, daemon):
 
 @pytest.mark.sanitized
 def test_a_drain_over_grpc(start):
+    """OPS-06: all of four streams, to their usage; new ones are refused; exit code 0."""
     daemon = start("--set", "server.drain_seconds=200")
     client = Client(daemon.grpc)
     tokens = 40 if SANITIZED else 300
     fields = {"prompt": PROMPT, "temperature": 0, "ignore_eos": True}
-    call = client.call(INFERENCE, "Generate", {**fields, "max_tokens": tokens})
-    first = as_dict(next(call))
+    calls = [client.call(INFERENCE, "Generate", {**fields, "max_tokens": tokens}) for _ in range(4)]
+    firsts = [as_dict(next(call)) for call in calls]
     daemon.signal()
 
     def is_refused():
@@ -249,8 +250,9 @@ def test_a_drain_over_grpc(start):
             return error.code() == grpc.StatusCode.UNAVAILABLE
 
     wait_for(is_refused, message="new calls are refused")
-    news = [first, *map(as_dict, call)]
-    assert len(ids_of([part["delta"] for part in news if "delta" in part])) == tokens
-    assert "usage" in news[-1]
+    for first, call in zip(firsts, calls, strict=True):
+        news = [first, *map(as_dict, call)]
+        assert len(ids_of([part["delta"] for part in news if "delta" in part])) == tokens
+        assert "usage" in news[-1]
     client.channel.close()
     assert daemon.wait_exit() == 0, daemon.log()
