@@ -13,7 +13,7 @@ Generation::Generation(TextService& service, std::shared_ptr<Exchange> exchange,
       call_(std::move(call.call)),
       ledger_(call_.ledger),
       form_(call.form),
-      reply_(form_, std::move(identity), call_.sequences) {}
+      reply_(form_, std::move(identity), static_cast<int32_t>(call_.sequences)) {}
 
 void Generation::Start() {
   {

@@ -279,6 +279,8 @@ bool HttpConnection::OnHead() {
         431, fmt::format("there are more than {} header fields", shared_->limits.headers_max));
   } else if (!path) {
     refusal = ProtocolErrorReply(400, "the request target is not well-formed");
+  } else if (!http10_ && head.count(http::field::host) != 1) {
+    refusal = ProtocolErrorReply(400, "HTTP/1.1 requests have one Host field");
   } else if (!encoding.empty() && encoding != "chunked") {
     refusal = ProtocolErrorReply(400, "the only transfer encoding taken is chunked");
   } else if (!content_encoding.empty() && content_encoding != "identity") {

@@ -1,5 +1,6 @@
 #include "gateway/json_body.h"
 
+#include <algorithm>
 #include <boost/json/parser.hpp>
 #include <cmath>
 #include <limits>
@@ -120,11 +121,19 @@ std::optional<int64_t> FieldReader::Int(std::string_view name, int64_t min, int6
   return std::nullopt;
 }
 
+std::optional<int64_t> FieldReader::Int64(std::string_view name) {
+  const boost::json::value* value = Any(name);
+  if (value == nullptr) return std::nullopt;
+  const std::optional<int64_t> integer = Integer(*value);
+  if (!integer) RefuseType(name, *value, "an integer of 64 bits");
+  return integer;
+}
+
 std::optional<int32_t> FieldReader::Int32(std::string_view name) {
-  const std::optional<int64_t> value =
-      Int(name, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+  const std::optional<int64_t> value = Int64(name);
   if (!value) return std::nullopt;
-  return static_cast<int32_t>(*value);
+  return static_cast<int32_t>(std::clamp<int64_t>(*value, std::numeric_limits<int32_t>::min(),
+                                                  std::numeric_limits<int32_t>::max()));
 }
 
 std::optional<uint64_t> FieldReader::Bits64(std::string_view name) {

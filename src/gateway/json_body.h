@@ -29,6 +29,9 @@ class FieldReader final {
   std::optional<bool> Bool(std::string_view name);
   // An integral number, written as 5 or as 5.0.
   std::optional<int64_t> Int(std::string_view name, int64_t min, int64_t max);
+  // Of 64 bits.
+  std::optional<int64_t> Int64(std::string_view name);
+  // For fields in whose range the ends of 32 bits lie: what is beyond them becomes them.
   std::optional<int32_t> Int32(std::string_view name);
   // Any integer of 64 bits, signed or not, as bits.
   std::optional<uint64_t> Bits64(std::string_view name);

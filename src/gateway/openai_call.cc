@@ -169,8 +169,8 @@ void ReadCommon(FieldReader& fields, OpenAiCall& result) {
   ReadSampling(fields, call.sampling);
   ReadStreaming(fields, result.form);
   call.seed = fields.Bits64("seed");
-  call.sequences = fields.Int32("n").value_or(1);
-  call.priority = fields.Int32("priority").value_or(0);
+  call.sequences = fields.Int64("n").value_or(1);
+  call.priority = fields.Int64("priority").value_or(0);
   ReadTimeout(fields, call);
   call.stop.strings = fields.Strings("stop");
   call.stop.token_ids = fields.TokenIds("stop_token_ids");
@@ -283,6 +283,13 @@ void ReadChatLogprobs(FieldReader& fields, OpenAiCall& result) {
   }
 }
 
+std::optional<int32_t> ReadTokensMax(FieldReader& fields, std::string_view name) {
+  const std::optional<int32_t> tokens = fields.Int32(name);
+  if (tokens && *tokens < 1)
+    fields.Refuse(name, fmt::format("is {}; it must be at least 1", *tokens));
+  return tokens;
+}
+
 void ReadModalities(FieldReader& fields) {
   for (const std::string& modality : fields.Strings("modalities")) {
     if (modality != "text") fields.Refuse("modalities", "may be [\"text\"] only");
@@ -316,10 +323,9 @@ StatusOr<OpenAiCall> ReadChatCall(boost::json::object body) {
   result.form.chat = true;
   result.call.prompts.emplace_back(ReadChat(fields));
   ReadCommon(fields, result);
-  const std::optional<int64_t> old_max = fields.Int("max_tokens", 1, INT32_MAX);
-  const std::optional<int64_t> new_max = fields.Int("max_completion_tokens", 1, INT32_MAX);
-  const std::optional<int64_t> tokens_max = new_max ? new_max : old_max;
-  if (tokens_max) result.call.tokens_max = static_cast<int32_t>(*tokens_max);
+  const std::optional<int32_t> old_max = ReadTokensMax(fields, "max_tokens");
+  const std::optional<int32_t> new_max = ReadTokensMax(fields, "max_completion_tokens");
+  result.call.tokens_max = new_max ? new_max : old_max;
   ReadChatLogprobs(fields, result);
   ReadModalities(fields);
   if (fields.Bool("echo").value_or(false)) fields.Refuse("echo", "is not for chat");

@@ -55,8 +55,8 @@ struct TextCall {
   std::optional<int32_t> tokens_max;  // absent or too many: to the end of the context. 0 with echo
   StopRules stop;
   std::vector<KeepPrefix> keep;  // "cache_retention"; at most kRetentionHintsMax
-  int32_t sequences = 1;         // n, for each prompt
-  int32_t priority = 0;          // higher is served first; within TextLimits
+  int64_t sequences = 1;         // n, for each prompt
+  int64_t priority = 0;          // higher is served first; within TextLimits
   bool echo = false;  // the prompt's text comes first, its logprobs too where those are asked
   bool skip_control = true;           // control tokens give no text
   std::optional<int64_t> timeout_ns;  // since the ledger was opened; without one: since Start

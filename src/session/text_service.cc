@@ -146,8 +146,9 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
     request.cache_salt = *tenant;
     request.tenant = *tenant;
   }
-  auto stream = std::make_shared<TextStream>(engine_, std::move(plan), *std::move(prompts),
-                                             call.sequences, std::move(sink), ledger);
+  auto stream =
+      std::make_shared<TextStream>(engine_, std::move(plan), *std::move(prompts),
+                                   static_cast<int32_t>(call.sequences), std::move(sink), ledger);
   if (ledger != nullptr) ledger->OnTokenized();
   const Status status = stream->Submit(std::move(requests));
   if (!status.ok()) {
@@ -217,9 +218,9 @@ Request TextService::RequestOf(const TextCall& call, const SequenceTextPlan& pla
   if (plan.echo && plan.logprobs) sampling.prompt_logprobs = sampling.logprobs;
   Request request{.prompt = ids,
                   .sampling = std::move(sampling),
-                  .sequences = call.sequences,
+                  .sequences = static_cast<int32_t>(call.sequences),
                   .end_token_ids = plan.end_token_ids,
-                  .priority = call.priority};
+                  .priority = static_cast<int32_t>(call.priority)};
   for (const KeepPrefix& prefix : call.keep) {
     request.retention.push_back({.tokens = prefix.tokens.value_or(static_cast<int32_t>(ids.size())),
                                  .keep_ns = static_cast<int64_t>(prefix.seconds * 1e9)});
@@ -268,7 +269,16 @@ StatusOr<std::string> TextService::Detokenize(std::span<const TokenId> ids,
           "tokens");
     }
   }
-  return DecodeAll(model_.tokenizer, ids, skip_control);
+  Detokenizer detokenizer(model_.tokenizer, skip_control, /*after_text=*/false);
+  std::string text;
+  for (const TokenId id : ids) {
+    text += detokenizer.Push(id);
+    if (text.size() <= static_cast<size_t>(options_.limits.text_bytes_max)) continue;
+    return WithField(InvalidArgument("tokens has {} ids, whose text is longer than {} bytes",
+                                     ids.size(), options_.limits.text_bytes_max),
+                     "tokens");
+  }
+  return text += detokenizer.Flush();
 }
 
 std::string TextService::TokenBytes(TokenId id) const {

@@ -38,6 +38,7 @@ struct TextLimits {
   int32_t stop_token_ids_max = 128;
   int32_t logit_bias_max = 1024;
   int32_t logprobs_max = 20;
+  int32_t text_bytes_max = 16 * 1024 * 1024;  // that Detokenize gives
   // Anybody can write one, so by default a call may only stand back behind others.
   int32_t priority_min = -100;
   int32_t priority_max = 0;

@@ -110,7 +110,7 @@ TEST(HttpClients, HalfClosedClients) {
   GatewayRig rig(EndlessEngine());
   rig.engine.AllowTokens(1);
   HttpClient quick(rig.gateway->port());
-  quick.Send("GET /health HTTP/1.1\r\n\r\nGET /version HTTP/1.1\r\n\r\n");
+  quick.Send("GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\n\r\n");
   quick.ShutdownSend();
   EXPECT_EQ(quick.Receive().status, 200);
   EXPECT_EQ(quick.Receive().body, R"({"version":"1.2.3"})");
@@ -165,7 +165,7 @@ TEST(HttpClients, SlowSenders) {
   EXPECT_EQ(in_head.Receive().status, 408);
   EXPECT_TRUE(in_head.AtEnd());
   HttpClient in_body(rig.gateway->port());
-  in_body.Send("POST /tokenize HTTP/1.1\r\nContent-Length: 50\r\n\r\n{");
+  in_body.Send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n{");
   EXPECT_EQ(in_body.Receive().status, 408);
   HttpClient silent(rig.gateway->port());
   EXPECT_TRUE(silent.AtEnd());
@@ -176,7 +176,7 @@ TEST(HttpClients, SlowSenders) {
   // Bytes that come, but too slowly, do not help.
   HttpClient dripping(rig.gateway->port());
   const auto begin = std::chrono::steady_clock::now();
-  std::string head = "POST /tokenize HTTP/1.1\r\nContent-Length: 500000\r\n\r\n";
+  std::string head = "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n";
   dripping.Send(head);
   std::thread drip([&] {
     while (dripping.Send("x") &&
@@ -213,7 +213,7 @@ TEST(HttpClients, BodiesAreBoundedTogether) {
   // A body is charged as it is read. Should the probe be read first, it passes.
   do {
     first.emplace(rig.gateway->port());
-    first->Send("POST /tokenize HTTP/1.1\r\nContent-Length: 90000\r\n\r\n" +
+    first->Send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\n" +
                 std::string(80'000, ' '));
     HttpClient probe(rig.gateway->port());
     probe.Post("/tokenize", std::string(50'000, ' '));

@@ -151,6 +151,8 @@ TEST(FieldReader, TypesAndNull) {
   EXPECT_EQ(refused([](FieldReader& r) { r.Int("b", 0, 9); }), "b");
   EXPECT_EQ(refused([](FieldReader& r) { r.Int("big", 0, 9); }), "big");
   EXPECT_EQ(refused([](FieldReader& r) { r.Int32("huge"); }), "huge");
+  EXPECT_EQ(refused([](FieldReader& r) { r.Int64("huge"); }), "huge");
+  EXPECT_EQ(refused([](FieldReader& r) { r.Int64("h"); }), "h");
   EXPECT_EQ(refused([](FieldReader& r) { r.Float("big"); }), "big");
   EXPECT_EQ(refused([](FieldReader& r) { r.Float("s"); }), "s");
   EXPECT_EQ(refused([](FieldReader& r) { r.Bool("i"); }), "i");

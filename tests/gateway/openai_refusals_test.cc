@@ -30,7 +30,7 @@ TEST(OpenAiRefusals, FieldsThatAreRefused) {
       {R"("top_p":1.0001)", "top_p"},
       {R"("top_p":-0.1)", "top_p"},
       {R"("top_k":-2)", "top_k"},
-      {R"("top_k":2147483648)", "top_k"},
+      {R"("top_k":18446744073709551615)", "top_k"},
       {R"("top_k":1.5)", "top_k"},
       {R"("min_p":1.1)", "min_p"},
       {R"("repetition_penalty":0)", "repetition_penalty"},
@@ -75,6 +75,10 @@ TEST(OpenAiRefusals, FieldsThatAreRefused) {
       {R"("n":0)", "n"},
       {R"("n":-1)", "n"},
       {R"("n":1000000)", "n"},
+      {R"("n":2147483648)", "n"},
+      {R"("n":4294967297)", "n"},
+      {R"("n":9223372036854775807)", "n"},
+      {R"("priority":-4294967296)", "priority"},
       {R"("n":"2")", "n"},
       {R"("priority":1)", "priority"},
       {R"("priority":-101)", "priority"},
@@ -391,6 +395,34 @@ TEST(OpenAiRefusals, MalformedBodies) {
   }
   // The content type is not looked at.
   EXPECT_EQ(rig.Post(kChat, Chat(), "Content-Type: text/plain\r\n").status, 200);
+}
+
+// The range that is told is the field's own, whatever was given.
+TEST(OpenAiRefusals, BeyondThirtyTwoBits) {
+  GatewayRig rig;
+  const auto message = [&](const std::string& fields) {
+    return ErrorOf(rig.Post(kChat, Chat(fields))).message;
+  };
+  EXPECT_EQ(message(R"("n":2147483648)"), "n is 2147483648; it must be between 1 and 16");
+  EXPECT_EQ(message(R"("n":-4294967295)"), "n is -4294967295; it must be between 1 and 16");
+  EXPECT_EQ(message(R"("priority":2147483648)"),
+            "priority is 2147483648; it must be between -100 and 0");
+  // What has no upper end takes it.
+  for (const std::string fields : {R"("top_k":2147483648)", R"("max_tokens":2147483648)",
+                                   R"("cache_retention":[{"tokens":2147483648,"seconds":1}])"}) {
+    EXPECT_EQ(rig.Post(kChat, Chat(fields)).status, 200) << fields;
+    EXPECT_EQ(rig.Post(kCompletions, Completion(fields)).status, 200) << fields;
+  }
+}
+
+TEST(OpenAiRefusals, AnAnswerOfDetokenizeIsBounded) {
+  GatewayRig rig({.script = Say("x")}, {}, {.limits = {.text_bytes_max = 10}});
+  EXPECT_EQ(rig.Post("/detokenize", R"({"tokens":[97,97,97,97,97,97,97,97,97,97]})").status, 200);
+  const ErrorFacts error =
+      ErrorOf(rig.Post("/detokenize", R"({"tokens":[97,97,97,97,97,97,97,97,97,97,97]})"));
+  EXPECT_EQ(error.status, 400);
+  EXPECT_EQ(error.param, "tokens");
+  EXPECT_THAT(error.message, HasSubstr("longer than 10 bytes"));
 }
 
 }  // namespace

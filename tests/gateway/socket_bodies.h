@@ -31,7 +31,7 @@ inline FakeEngineOptions EndlessEngine() {
 
 inline std::string PostText(std::string_view path, std::string_view body) {
   return "POST " + std::string(path) +
-         " HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+         " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
          std::string(body);
 }
 

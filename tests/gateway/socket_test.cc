@@ -32,18 +32,28 @@ TEST(HttpSockets, RoutesAndMethods) {
   EXPECT_EQ(wrong.Header("allow"), "POST");
   EXPECT_EQ(rig.Post("/health", "{}").Header("allow"), "GET, HEAD");
   for (const char* method : {"DELETE", "PUT", "OPTIONS", "PATCH", "TRACE", "FOO"}) {
-    EXPECT_EQ(StatusFor(rig, std::string(method) + " /health HTTP/1.1\r\n\r\n"), 405) << method;
-    EXPECT_EQ(StatusFor(rig, std::string(method) + " /nothing HTTP/1.1\r\n\r\n"), 404) << method;
+    EXPECT_EQ(StatusFor(rig, std::string(method) + " /health HTTP/1.1\r\nHost: a\r\n\r\n"), 405)
+        << method;
+    EXPECT_EQ(StatusFor(rig, std::string(method) + " /nothing HTTP/1.1\r\nHost: a\r\n\r\n"), 404)
+        << method;
   }
-  EXPECT_EQ(StatusFor(rig, "GET http://localhost/health HTTP/1.1\r\n\r\n"), 200);
-  EXPECT_EQ(StatusFor(rig, "OPTIONS * HTTP/1.1\r\n\r\n"), 400);
-  EXPECT_EQ(StatusFor(rig, "GET /%zz HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(StatusFor(rig, "GET http://localhost/health HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+  EXPECT_EQ(StatusFor(rig, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(StatusFor(rig, "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+}
+
+TEST(HttpSockets, OneHost) {
+  GatewayRig rig;
+  EXPECT_EQ(StatusFor(rig, "GET /health HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(StatusFor(rig, "GET /health HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(StatusFor(rig, "GET /health HTTP/1.1\r\nHost:\r\n\r\n"), 200);
+  EXPECT_EQ(StatusFor(rig, "GET /health HTTP/1.0\r\n\r\n"), 200);
 }
 
 TEST(HttpSockets, HeadHasTheLengthAndNoBody) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
-  client.Send("HEAD /health HTTP/1.1\r\n\r\nGET /health HTTP/1.1\r\n\r\n");
+  client.Send("HEAD /health HTTP/1.1\r\nHost: a\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n");
   const HttpAnswer head = client.Receive(/*head=*/true);
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.Header("content-length"), "15");
@@ -78,11 +88,11 @@ TEST(HttpSockets, Http10) {
 TEST(HttpSockets, Pipelining) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
-  client.Send("DELETE /health HTTP/1.1\r\n\r\n" +
+  client.Send("DELETE /health HTTP/1.1\r\nHost: a\r\n\r\n" +
               PostText("/v1/chat/completions", kChatStreamBody) +
-              "\r\nGET /version HTTP/1.1\r\n\r\n" + PostText("/v1/chat/completions", "{") +
-              PostText("/tokenize", R"({"prompt":"a"})") + "GET /nothing HTTP/1.1\r\n\r\n" +
-              PostText("/nothing", ""));
+              "\r\nGET /version HTTP/1.1\r\nHost: a\r\n\r\n" +
+              PostText("/v1/chat/completions", "{") + PostText("/tokenize", R"({"prompt":"a"})") +
+              "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n" + PostText("/nothing", ""));
   EXPECT_EQ(client.Receive().status, 405);
   const HttpAnswer stream = client.Receive();
   EXPECT_TRUE(EventStream(stream.body).done);
@@ -107,7 +117,7 @@ TEST(HttpSockets, ChunkedBodies) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
   client.Send(
-      "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
       "5;x=y\r\n{\"pro\r\nb\r\nmpt\": \"ab\"}\r\n0\r\nTrailer: x\r\n\r\n");
   EXPECT_THAT(client.Receive().body, HasSubstr("[97,98]"));
   client.Get("/health");
@@ -119,8 +129,8 @@ TEST(HttpSockets, UnreadBodiesEndTheConnection) {
   GatewayRig rig;
   for (const char* head : {"POST /nothing", "PUT /v1/completions"}) {
     HttpClient client(rig.gateway->port());
-    client.Send(std::string(head) + " HTTP/1.1\r\nContent-Length: 40\r\n\r\n" +
-                "GET /health HTTP/1.1\r\n\r\nGET /health HT");
+    client.Send(std::string(head) + " HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n" +
+                "GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /health HT");
     const HttpAnswer answer = client.Receive();
     EXPECT_GE(answer.status, 404);
     EXPECT_EQ(answer.Header("connection"), "close");
@@ -133,23 +143,23 @@ TEST(HttpSockets, ExpectContinue) {
   const std::string head = "Content-Length: " + std::to_string(sizeof(kChatBody) - 1) +
                            "\r\nExpect: 100-continue\r\n\r\n";
   HttpClient client(rig.gateway->port());
-  client.Send("POST /v1/chat/completions HTTP/1.1\r\n" + head);
+  client.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n" + head);
   EXPECT_EQ(client.ReceiveHead().status, 100);
   client.Send(kChatBody);
   EXPECT_EQ(client.Receive().status, 200);
   // Both at once, too.
-  client.Send("POST /v1/chat/completions HTTP/1.1\r\n" + head + kChatBody);
+  client.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n" + head + kChatBody);
   EXPECT_EQ(client.ReceiveHead().status, 100);
   EXPECT_EQ(client.Receive().status, 200);
   // Refused without asking for the body.
-  EXPECT_EQ(StatusFor(rig, "POST /nothing HTTP/1.1\r\n" + head), 404);
-  EXPECT_EQ(StatusFor(rig, "GET /v1/completions HTTP/1.1\r\n" + head), 405);
+  EXPECT_EQ(StatusFor(rig, "POST /nothing HTTP/1.1\r\nHost: a\r\n" + head), 404);
+  EXPECT_EQ(StatusFor(rig, "GET /v1/completions HTTP/1.1\r\nHost: a\r\n" + head), 405);
   EXPECT_EQ(StatusFor(rig,
-                      "POST /v1/completions HTTP/1.1\r\nContent-Length: 999999999999\r\n"
+                      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 999999999999\r\n"
                       "Expect: 100-continue\r\n\r\n"),
             413);
   EXPECT_EQ(StatusFor(rig,
-                      "POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n"
+                      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
                       "Expect: something\r\n\r\n"),
             417);
 }
@@ -157,7 +167,7 @@ TEST(HttpSockets, ExpectContinue) {
 // OPS-08, OPS-10: framing that is hostile or broken is refused, and nothing is allocated for it.
 TEST(HttpSockets, BrokenFraming) {
   GatewayRig rig({.script = Say("x")}, {.limits = {.body_bytes_max = 100'000}});
-  const std::string post = "POST /v1/completions HTTP/1.1\r\n";
+  const std::string post = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n";
   const std::vector<std::pair<std::string, int>> cases = {
       {post + "Content-Length: abc\r\n\r\n", 400},
       {post + "Content-Length: -268435455700\r\n\r\n", 400},
@@ -175,14 +185,14 @@ TEST(HttpSockets, BrokenFraming) {
       {post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
       {post + "Transfer-Encoding: chunked\r\n\r\n5;" + std::string(10'000, 'x'), 400},
       {post + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + std::string(10'000, 'x'), 400},
-      {"GET /" + std::string(1'000'000, 'a') + " HTTP/1.1\r\n\r\n", 414},
-      {"GET /health HTTP/1.1\r\nX: " + std::string(1'000'000, 'a') + "\r\n\r\n", 431},
+      {"GET /" + std::string(1'000'000, 'a') + " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
+      {"GET /health HTTP/1.1\r\nHost: a\r\nX: " + std::string(1'000'000, 'a') + "\r\n\r\n", 431},
       {"GET /health HTTP/3.7\r\n\r\n", 400},
       {"GET /health\r\n\r\n", 400},
       {"\x16\x03\x01\x02\x05\x01\x01\xfc\x03\x03 hello over TLS\r\n\r\n", 400},
-      {"GET /health HTTP/1.1\r\nno colon\r\n\r\n", 400},
-      {"GET /health HTTP/1.1\r\nA\x01: b\r\n\r\n", 400},
-      {std::string("GET /\0 HTTP/1.1\r\n\r\n", 19), 400}};
+      {"GET /health HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", 400},
+      {"GET /health HTTP/1.1\r\nHost: a\r\nA\x01: b\r\n\r\n", 400},
+      {std::string("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", 28), 400}};
   for (const auto& [bytes, status] : cases) {
     HttpClient client(rig.gateway->port());
     client.Send(bytes);
@@ -192,7 +202,7 @@ TEST(HttpSockets, BrokenFraming) {
     EXPECT_EQ(answer.Header("connection"), "close");
     EXPECT_TRUE(client.AtEnd());
   }
-  std::string many = "GET /health HTTP/1.1\r\n";
+  std::string many = "GET /health HTTP/1.1\r\nHost: a\r\n";
   for (int i = 0; i < 200; ++i) many += "A: b\r\n";
   EXPECT_EQ(StatusFor(rig, many + "\r\n"), 431);
   // A chunked body over the limit, piece by piece.
@@ -207,7 +217,7 @@ TEST(HttpSockets, BrokenFraming) {
 TEST(HttpSockets, ShortBodyIsNotRun) {
   GatewayRig rig;
   HttpClient client(rig.gateway->port());
-  client.Send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" +
+  client.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" +
               std::string(kChatBody));
   client.ShutdownSend();
   EXPECT_TRUE(client.AtEnd());
@@ -230,7 +240,7 @@ TEST(HttpSockets, RequestIds) {
   }
   EXPECT_NE(replaced[0], replaced[1]);
   EXPECT_EQ(rig.Get("/health").Header("x-request-id").substr(0, 4), "req-");
-  EXPECT_EQ(StatusFor(rig, "GET /nothing HTTP/1.1\r\nX-Request-Id: x\r\n\r\n"), 404);
+  EXPECT_EQ(StatusFor(rig, "GET /nothing HTTP/1.1\r\nHost: a\r\nX-Request-Id: x\r\n\r\n"), 404);
 }
 
 // CAN-06: the same id twice at once.
