@@ -108,7 +108,7 @@ grpc::ServerUnaryReactor* AdminService::GetStats(grpc::CallbackServerContext* co
                                                  v1::Stats* response) {
   const StatusOr<TextService*> service = slot_.Find();
   if (service.ok()) *response = WriteStats((*service)->Stats());
-  const Status status = service.status();
+  const Status& status = service.status();
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(EndOf(status, slot_.RetryAfterSeconds(status), *context));
   return reactor;
