@@ -17,7 +17,7 @@ SEGMENTS = ["receive", "tokenize", *ENGINE, "detokenize", "flush"]
 LINE = re.compile(r" request (id=.*)$", re.M)
 
 # The client's clock shows what the server's account does, within a hundredth; and loopback, and the
-# time that a client takes to wake up on a machine that has others to serve: mostly little.
+# time that either takes to wake up on a machine that has others to serve: mostly little.
 SLACK_S = 0.01
 SLACK_WORST_S = 0.2
 
@@ -30,8 +30,7 @@ def hold(pairs):
 
 
 def near(client, server, slack):
-    assert server < client + 0.001, "the server counts what the client did not wait for"
-    return client - server < 0.01 * client + slack
+    return abs(client - server) < 0.01 * client + slack
 
 
 def checked(segments):
@@ -88,7 +87,10 @@ def test_streams_take_the_time_they_say(daemon):
         whole.append((to_end, checked(latency["total"])))
         assert latency["prefill_steps"] >= 1
         assert latency["decode_steps"] == TOKENS - 1
-        assert latency["total"]["decode"] > 0 and latency["first_token"]["decode"] == 0
+        assert latency["total"]["decode"] > 0
+        if fields["n"] == 1:
+            pairs = [(latency["first_token"][name], latency["total"][name]) for name in SEGMENTS]
+            assert all(until_first <= until_end for until_first, until_end in pairs), latency
     hold(first)
     hold(whole)
 
@@ -138,8 +140,7 @@ def test_calls_that_are_cancelled_or_refused_have_their_line(daemon):
         assert line["outcome"] == "cancelled"
         assert int(line["decode_us"]) > 0
         whole.append((left, int(line["total_us"]) * 1e-6))
-    # Here the server is the one that hears of the end last.
-    assert all(abs(client - server) < 0.01 * client + SLACK_WORST_S for client, server in whole)
+    assert all(near(client, server, SLACK_WORST_S) for client, server in whole), whole
     for body in ({**ASK, "temperature": 77}, {**ASK, "prompt": [100] * 100_000}):
         assert daemon.post("/v1/completions", body, {"X-Request-Id": "refused"}).status == 400
     line = logged(daemon, "refused")
