@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/thread_name.h"
 #include "daemon/assemble.h"
+#include "daemon/machine_memory.h"
 #include "gateway/http_gateway.h"
 #include "polysil/base/clock.h"
 #include "server/grpc_server.h"
@@ -146,6 +147,7 @@ void BlockStopSignals() {
 }
 
 Status Serve(const std::string& model_path, const v1::Config& config) {
+  GiveBackLargeMemory();
   const SteadyClock clock;
   const int64_t started_ns = clock.NowNs();
   TextSlot slot;

@@ -1,5 +1,7 @@
 #include "daemon/machine_memory.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -51,6 +53,12 @@ int64_t MemoryAvailableBytes(const std::string& root) {
     available = std::min(available, *limit - *used + files);
   }
   return std::max<int64_t>(available, 0);
+}
+
+void GiveBackLargeMemory() {
+  // Left alone, the threshold rises with the largest block that was freed, to 32 MiB.
+  constexpr int kMappedFrom = 1 << 20;
+  mallopt(M_MMAP_THRESHOLD, kMappedFrom);
 }
 
 }  // namespace polysil

@@ -1,4 +1,4 @@
-// How much memory this process may still take: the machine's, or less where a cgroup says so.
+// The machine's memory: how much of it this process may still take, and giving back.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,12 @@
 
 namespace polysil {
 
-// Bytes; at least 0. `root` is "" but for tests, which lay out proc and sys below it.
+// What this process may still take, in bytes: what the machine has left, or less where a cgroup
+// says so; at least 0. `root` is "" but for tests, which lay out proc and sys below it.
 int64_t MemoryAvailableBytes(const std::string& root = "");
+
+// From now on what large texts took goes back to the system when they are done, instead of staying
+// with the allocator. Called before there are other threads.
+void GiveBackLargeMemory();
 
 }  // namespace polysil

@@ -73,6 +73,16 @@ def test_clients_that_leave_leave_nothing(start):
     assert time.monotonic() - began < 10
 
 
+def test_large_bodies_leave_no_memory_behind(start):
+    daemon = start()
+    before = daemon.rss_kib()
+    body = {"prompt": "Nobody can hold so long a text. " * (15 * 2**20 // 32), "max_tokens": 1}
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: daemon.post("/v1/completions", body), range(8)))
+    assert {answer.status for answer in answers} == {400}
+    assert daemon.rss_kib() < before + 32 * 1024
+
+
 @pytest.mark.sanitized
 def test_a_full_queue_says_when_to_come_back(start):
     daemon = start("--set", "scheduler.queue_max=2", "--set", "scheduler.sequences_max=1")
