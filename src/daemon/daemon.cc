@@ -58,7 +58,9 @@ struct Faces {
   std::unique_ptr<GrpcServer> grpc;
 
   void Stop(milliseconds grace) {
-    if (http != nullptr) http->Stop(grace);
+    if (http != nullptr && !http->Stop(grace)) {
+      Log(LogLevel::kWarning, "answers were cut off that their readers had not taken yet");
+    }
     if (grpc != nullptr) grpc->Stop(grace);
   }
   // For people.
@@ -126,6 +128,7 @@ bool Drain(Assembly& assembly, const Clock& clock, double seconds) {
   EngineThread& engine = assembly.engine();
   const int64_t deadline_ns = clock.NowNs() + static_cast<int64_t>(seconds * 1e9);
   int64_t end_ns = deadline_ns + kDeadlineGraceNs;
+  assembly.text().Drain();
   engine.Drain(deadline_ns);
   while (!assembly.text().WaitIdle(kTickNs) || !engine.WaitIdle(kTickNs)) {
     if (TakeStopSignal()) {

@@ -1,6 +1,7 @@
 // EngineCore's door: which requests come in, and what those hear that do not.
 #include <algorithm>
 
+#include "base/leaves_room.h"
 #include "engine/engine_core.h"
 
 namespace polysil {
@@ -9,9 +10,6 @@ namespace {
 constexpr double kSecondsPerNs = 1e-9;
 // So many have to be served under load before their rate is told to anybody.
 constexpr uint64_t kServedKnown = 8;
-// A tenant may have so many times the room that is left: three quarters of it alone, two of them
-// three sevenths each.
-constexpr int64_t kTenantRoom = 3;
 
 }  // namespace
 
@@ -28,9 +26,7 @@ Status EngineCore::Admissible(const Request& request) const {
   return MeetsDeadline(request);
 }
 
-// Bounded by sequences and by tokens. Where there are tenants, each leaves room for others: the
-// dynamic thresholds of Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory
-// Packet Switches" (1998). So a newcomer finds a place, however much one of them sends.
+// Bounded by sequences and by tokens. Where there are tenants, each leaves room for others.
 Status EngineCore::HasRoom(const Request& request) const {
   const int64_t places = int64_t{options_.sequences_max} + options_.queue_max;
   if (sequences_live_ + request.sequences > places) {
@@ -46,18 +42,18 @@ Status EngineCore::HasRoom(const Request& request) const {
   if (!options_.tenants_leave_room) return OkStatus();
   const RequestQueue::Holding held = scheduler_.HeldBy(request.tenant);
   const int64_t places_free = places - sequences_live_;
-  if (held.sequences + request.sequences > kTenantRoom * places_free) {
+  if (!LeavesRoom(held.sequences, request.sequences, places_free)) {
     return ResourceExhausted(
         "{} sequences of this tenant run or wait and {} more were asked for; {} places are left "
         "for all, and a tenant may have {} times as many as are left",
-        held.sequences, request.sequences, places_free, kTenantRoom);
+        held.sequences, request.sequences, places_free, kRoomShare);
   }
   const int64_t tokens_left = options_.queue_tokens_max - tokens_waiting;
-  if (held.tokens_waiting > 0 && held.tokens_waiting + tokens > kTenantRoom * tokens_left) {
+  if (held.tokens_waiting > 0 && !LeavesRoom(held.tokens_waiting, tokens, tokens_left)) {
     return ResourceExhausted(
         "{} tokens of this tenant wait and {} more were sent; {} are left for all, and of a tenant "
         "may wait {} times as many as are left",
-        held.tokens_waiting, tokens, tokens_left, kTenantRoom);
+        held.tokens_waiting, tokens, tokens_left, kRoomShare);
   }
   return OkStatus();
 }

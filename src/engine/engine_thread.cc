@@ -14,6 +14,7 @@
 #include "engine/engine_core.h"
 #include "engine/kv_event_log.h"
 #include "engine/outbox.h"
+#include "engine/places.h"
 #include "engine/progress_watch.h"
 #include "engine/service_rate.h"
 #include "polysil/base/check.h"
@@ -95,7 +96,7 @@ class EngineThread::Runtime final {
           const Clock& clock)
       : clock_(clock),
         info_(info),
-        places_max_(options.sequences_max + options.queue_max),
+        places_(options.sequences_max + options.queue_max, options.tenants_leave_room),
         watch_(options.stall_ns),
         core_(CoreOptions(options, info.limits, *executor)),
         kv_events_(kKvEventsMax, executor->kv_layout().tokens_per_block),
@@ -141,7 +142,6 @@ class EngineThread::Runtime final {
     inbox_changed_.notify_one();
   }
   Status Refusal(const Request& request) const;
-  bool TryTakePlaces(int32_t sequences);
 
   void RunEngine();
   // Brings into inputs_ what other threads left. False: it is time to end.
@@ -153,10 +153,9 @@ class EngineThread::Runtime final {
 
   const Clock& clock_;
   const EngineInfo info_;
-  const int32_t places_max_;
 
   // Any thread.
-  std::atomic<int32_t> places_taken_{0};  // sequences accepted, final output not delivered
+  Places places_;
   std::atomic<bool> draining_{false};
   std::atomic<int32_t> step_failures_{0};
   std::atomic<uint64_t> requests_refused_{0};
@@ -190,15 +189,12 @@ StatusOr<RequestId> EngineThread::Runtime::Submit(Request request,
   CHECK(sink != nullptr, "a request without a sink");
   const int32_t sequences = request.sequences;
   Status status = Refusal(request);
-  if (status.ok() && !TryTakePlaces(sequences)) {
-    status = ResourceExhausted(
-        "{} sequences run or wait and {} more were asked for, {} are the most, try later",
-        places_taken_.load(), sequences, places_max_);
-  }
+  if (status.ok()) status = places_.TryTake(request.tenant, sequences);
   if (!status.ok()) {
     requests_refused_.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
+  sink = places_.Placed(std::move(sink), request.tenant);
   const int64_t now_ns = clock_.NowNs();
   RequestId id;
   Wake([&] {
@@ -216,18 +212,10 @@ Status EngineThread::Runtime::Refusal(const Request& request) const {
   if (!stall.empty()) return Unavailable("{}", stall);
   // One request at a time may try whether steps succeed again.
   const int32_t failures = step_failures_;
-  if (failures >= kStepFailuresMax && places_taken_ > 0) {
+  if (failures >= kStepFailuresMax && places_.taken() > 0) {
     return Unavailable("the last {} steps have failed", failures);
   }
   return Validate(request, info_.limits);
-}
-
-bool EngineThread::Runtime::TryTakePlaces(int32_t sequences) {
-  int32_t taken = places_taken_;
-  do {
-    if (sequences > places_max_ - taken) return false;
-  } while (!places_taken_.compare_exchange_weak(taken, taken + sequences));
-  return true;
 }
 
 void EngineThread::Runtime::Cancel(RequestId id) {
@@ -348,7 +336,6 @@ void EngineThread::Runtime::RunOutput() {
     watch_.delivery().End();
     delivery.reset();
     if (!finished) continue;
-    places_taken_.fetch_sub(1);
     outbox_.Finish(id);
   }
 }

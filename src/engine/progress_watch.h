@@ -45,9 +45,9 @@ class ProgressWatch final {
   std::string Stall(int64_t now_ns) const;
 
  private:
-  const int64_t stall_ns_;
   bool StepIsStuck(int64_t now_ns) const;
 
+  const int64_t stall_ns_;
   Mark step_;  // a step is with the executor, and none has come back since
   std::atomic<int64_t> beat_ns_{INT64_MIN};
   Mark tick_;      // the engine thread works

@@ -114,6 +114,7 @@ HttpReply Routes::Get(std::string_view path) const {
 
 void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   const size_t bytes = request.body.size();
+  const Caller caller = request.caller;
   const bool chat = request.path == "/v1/chat/completions";
   const bool generates = chat || request.path == "/v1/completions";
   // Opened here: that a long text waits for a thread is part of the account.
@@ -127,11 +128,11 @@ void Routes::Post(HttpRequest request, const std::shared_ptr<Exchange>& exchange
     PostReply(exchange,
               body.ok() ? HttpReply{.body = *std::move(body)} : self->Refusal(body.status()));
   };
-  const Status status = service().Run(bytes, std::move(task));
+  const Status status = service().Run(bytes, caller, std::move(task));
   if (status.ok()) return;
   if (ledger != nullptr) {
     service().CountRefused();
-    ledger->OnRefused();
+    ledger->OnRefused(status);
   }
   PostReply(exchange, Refusal(status));
 }
@@ -144,7 +145,7 @@ void Routes::Generate(const HttpRequest& request, const std::shared_ptr<Exchange
                                          : ReadCompletionCall(*std::move(body));
   if (!call.ok()) {
     service().CountRefused();
-    ledger->OnRefused();
+    ledger->OnRefused(call.status());
     return PostReply(exchange, Refusal(call.status()));
   }
   call->call.caller = request.caller;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "server/call_end.h"
+#include "server/caller.h"
 #include "server/proto_call.h"
 
 namespace polysil {
@@ -17,14 +18,6 @@ std::optional<int64_t> TimeoutNs(const grpc::CallbackServerContext& context) {
   const auto left = context.deadline() - std::chrono::system_clock::now();
   if (left > std::chrono::hours(24 * 365)) return std::nullopt;
   return std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
-}
-
-// The value of a key; empty where it is missing or given more than once.
-std::optional<std::string> MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
-  const auto [first, last] = context.client_metadata().equal_range(key);
-  if (first == last) return std::nullopt;
-  if (std::next(first) != last) return std::string();
-  return std::string(first->second.data(), first->second.size());
 }
 
 }  // namespace
@@ -60,21 +53,21 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateStream::Start(
   StatusOr<TextCall> call = ReadGenerateRequest(*request);
   if (!call.ok()) {
     service.CountRefused();
-    stream->ledger_->OnRefused();
+    stream->ledger_->OnRefused(call.status());
     stream->EndWith(call.status());
     return reactor;
   }
   call->timeout_ns = TimeoutNs(*context);
-  call->caller = {.authorization = MetadataOf(*context, "authorization").value_or(""),
-                  .tenant_id = MetadataOf(*context, "x-tenant-id")};
+  call->caller = CallerOf(*context);
   call->ledger = stream->ledger_;
   // Shared, since std::function copies.
   auto shared_call = std::make_shared<TextCall>(*std::move(call));
-  const Status status = service.Run(
-      request->ByteSizeLong(), [stream, shared_call] { stream->Submit(std::move(*shared_call)); });
+  const Status status =
+      service.Run(request->ByteSizeLong(), shared_call->caller,
+                  [stream, shared_call] { stream->Submit(std::move(*shared_call)); });
   if (!status.ok()) {
     service.CountRefused();
-    stream->ledger_->OnRefused();
+    stream->ledger_->OnRefused(status);
     stream->EndWith(status);
   }
   return reactor;
@@ -90,6 +83,10 @@ GenerateStream::GenerateStream(TextService& service, const v1::GenerateRequest& 
 }
 
 void GenerateStream::Submit(TextCall call) {
+  {
+    std::lock_guard lock(mutex_);
+    if (gone_) return ledger_->Close();  // while the text waited for its thread
+  }
   StatusOr<std::shared_ptr<TextCallHandle>> handle =
       service_.Start(std::move(call), shared_from_this());
   if (!handle.ok()) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/call_end.h"
+#include "server/caller.h"
 #include "server/generate_stream.h"
 #include "server/proto_call.h"
 #include "server/refused_stream.h"
@@ -89,18 +90,18 @@ grpc::ServerUnaryReactor* InferenceService::Answer(grpc::CallbackServerContext* 
   const auto finish = [this, context, reactor](const Status& status) {
     reactor->Finish(EndOf(status, slot_.RetryAfterSeconds(status), *context));
   };
-  const Status status = Run(model, bytes, [finish, work = std::move(work)](TextService& service) {
-    finish(work(service));
-  });
+  const Status status =
+      Run(model, bytes, CallerOf(*context),
+          [finish, work = std::move(work)](TextService& service) { finish(work(service)); });
   if (!status.ok()) finish(status);
   return reactor;
 }
 
-Status InferenceService::Run(const std::string& model, size_t bytes,
+Status InferenceService::Run(const std::string& model, size_t bytes, const Caller& caller,
                              std::function<void(TextService&)> work) const {
   ASSIGN_OR_RETURN(TextService* const service, slot_.Find());
   if (!model.empty()) RETURN_IF_ERROR(service->CheckModel(model));
-  return service->Run(bytes, [service, work = std::move(work)] { work(*service); });
+  return service->Run(bytes, caller, [service, work = std::move(work)] { work(*service); });
 }
 
 grpc::ServerUnaryReactor* AdminService::GetStats(grpc::CallbackServerContext* context,

@@ -37,7 +37,8 @@ class InferenceService final : public v1::Inference::CallbackService {
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const std::string& model,
                                    size_t bytes, std::function<Status(TextService&)> work);
   // Finds the service, if the call is about the model it serves, and has it run `work`.
-  Status Run(const std::string& model, size_t bytes, std::function<void(TextService&)> work) const;
+  Status Run(const std::string& model, size_t bytes, const Caller& caller,
+             std::function<void(TextService&)> work) const;
 
   const TextSlot& slot_;
   const size_t output_bytes_max_;

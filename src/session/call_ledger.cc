@@ -121,12 +121,12 @@ void CallLedger::OnEnd(const Status& status, const TextUsage& usage,
   outcome_ = OutcomeOf(status);
 }
 
-void CallLedger::OnRefused() {
+void CallLedger::OnRefused(const Status& status) {
   std::lock_guard lock(mutex_);
   if (phase_ == Phase::kFlushing || phase_ == Phase::kClosed) return;
   Lap(CurrentSegment());
   phase_ = Phase::kFlushing;
-  outcome_ = "refused";
+  outcome_ = status.code() == StatusCode::kDeadlineExceeded ? "deadline" : "refused";
 }
 
 LatencySegment CallLedger::CurrentSegment() const {

@@ -91,7 +91,7 @@ class CallLedger final {
   // The output that ends the call; the end goes to the face now.
   void OnEnd(const Status& status, const TextUsage& usage, const SequenceLatency& engine);
   // The call was refused: it never came to the engine, or the engine did not take it.
-  void OnRefused();
+  void OnRefused(const Status& status);
   // The answer is out. What comes later changes nothing.
   void Close();
 

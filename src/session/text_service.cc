@@ -104,7 +104,10 @@ TextService::TextService(TextServiceOptions options, TextModel model, Engine& en
       engine_(engine),
       clock_(clock),
       end_ids_(model_.end_token_ids),
-      pool_(std::make_unique<TextPool>(options_.threads, static_cast<size_t>(options_.queue_max))) {
+      pool_(std::make_unique<TextPool>(
+          TextPoolOptions{.threads = options_.threads,
+                          .queue_max = options_.queue_max,
+                          .tenants_leave_room = options_.tenants != TenantSource::kNone})) {
   // A tokenizer may know end tokens that the model has no row for, and so can never choose.
   const int32_t vocab_size = engine_.info().limits.vocab_size;
   for (const TokenId id : model_.tokenizer->end_ids()) {
@@ -115,13 +118,16 @@ TextService::TextService(TextServiceOptions options, TextModel model, Engine& en
 
 TextService::~TextService() = default;
 
-Status TextService::Run(size_t text_bytes, std::function<void()> task) {
+Status TextService::Run(size_t text_bytes, const Caller& caller, std::function<void()> task) {
+  if (draining_) return Unavailable("the server is shutting down");
   if (text_bytes <= options_.inline_bytes_max) {
     pool_->RunHere(task);
     return OkStatus();
   }
-  if (pool_->TryPost(std::move(task))) return OkStatus();
-  return ResourceExhausted("{} long texts wait already; try again later", options_.queue_max);
+  ASSIGN_OR_RETURN(const std::string tenant, TenantOf(options_.tenants, caller));
+  if (pool_->TryPost(tenant, std::move(task))) return OkStatus();
+  return ResourceExhausted("too many long texts wait already, {} are the most; try again later",
+                           options_.queue_max);
 }
 
 StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
@@ -134,7 +140,7 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
       tenant.ok() ? CheckAndTokenize(call, deadline_ns) : tenant.status();
   if (!prompts.ok()) {
     CountRefused();
-    if (ledger != nullptr) ledger->OnRefused();
+    if (ledger != nullptr) ledger->OnRefused(prompts.status());
     return std::move(prompts).status();
   }
   SequenceTextPlan plan = PlanOf(call, model_, end_ids_);
@@ -152,7 +158,7 @@ StatusOr<std::shared_ptr<TextCallHandle>> TextService::Start(TextCall call,
   if (ledger != nullptr) ledger->OnTokenized();
   const Status status = stream->Submit(std::move(requests));
   if (!status.ok()) {
-    if (ledger != nullptr) ledger->OnRefused();
+    if (ledger != nullptr) ledger->OnRefused(status);
     return status;
   }
   return std::shared_ptr<TextCallHandle>(std::move(stream));

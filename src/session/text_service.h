@@ -87,10 +87,12 @@ class TextService final {
   TextService(const TextService&) = delete;
   TextService& operator=(const TextService&) = delete;
 
-  // Runs `task` here if it is about a short text, else on a thread of its own. RESOURCE_EXHAUSTED:
-  // too many wait. Start, Tokenize and Detokenize take time linear in their text: call them in
-  // here.
-  Status Run(size_t text_bytes, std::function<void()> task);
+  // Runs `task` here if it is about a short text, else on a thread of its own, tenants in turn.
+  // RESOURCE_EXHAUSTED: too many wait. UNAVAILABLE: draining. INVALID_ARGUMENT: see TenantOf.
+  // Start, Tokenize and Detokenize take time linear in their text: call them in here.
+  Status Run(size_t text_bytes, const Caller& caller, std::function<void()> task);
+  // Refuses what comes from now on.
+  void Drain() { draining_ = true; }
   // Waits until all that was given to Run is done, at most so long. True if so.
   bool WaitIdle(int64_t timeout_ns) const;
 
@@ -144,6 +146,7 @@ class TextService final {
   Engine& engine_;
   const Clock& clock_;
   std::vector<TokenId> end_ids_;  // of the tokenizer and the model, sorted
+  std::atomic<bool> draining_ = false;
   std::atomic<uint64_t> refused_ = 0;
   std::atomic<uint64_t> ledgers_opened_ = 0;
   const std::shared_ptr<LatencyTotals> latency_totals_ = std::make_shared<LatencyTotals>();

@@ -94,7 +94,7 @@ void TextStream::Deliver(size_t prompt_index, SequenceOutput output, EngineCalls
 
   const std::optional<FinishReason> finish = output.finish;
   const SequenceLatency latency = output.latency;
-  const bool has_token = !output.tokens.empty();
+  const bool has_token = !output.tokens.empty() && !plan_.discard_output;
   Status failure = std::move(output.status);
   std::optional<TextDelta> delta = text.Push(std::move(output));
   if (text.finished()) --sequences_unfinished_;

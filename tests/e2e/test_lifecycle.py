@@ -181,6 +181,7 @@ def test_a_drain_lets_running_streams_finish(start):
     wait_for(lambda: refused_or_gone(daemon), message="new requests are refused")
     try:
         assert daemon.get("/ready").status == 503
+        assert daemon.post("/tokenize", {"prompt": "later"}).status == 503
         assert daemon.get("/health").status == 200
     except OSError:
         pass  # it had finished by then

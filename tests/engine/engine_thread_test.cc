@@ -145,6 +145,26 @@ TEST(EngineThread, RefusesAtTheDoorWhatIsTooMuch) {
   EXPECT_EQ(again->finish(), FinishReason::kLength);
 }
 
+TEST(EngineThread, ATenantLeavesRoomAtTheDoor) {
+  Parts parts({.sequences_max = 1, .queue_max = 7, .tenants_leave_room = true}, true);
+  const auto submit = [&](const std::string& tenant, std::shared_ptr<Collector> sink) {
+    Request request = Prompt(4, 1);
+    request.tenant = tenant;
+    return parts.engine->Submit(std::move(request), std::move(sink)).status().code();
+  };
+  std::vector<std::shared_ptr<Collector>> accepted;
+  const auto accept = [&](const std::string& tenant) {
+    accepted.push_back(std::make_shared<Collector>());
+    EXPECT_EQ(submit(tenant, accepted.back()), StatusCode::kOk);
+  };
+  for (int32_t i = 0; i < 6; ++i) accept("a");
+  EXPECT_EQ(submit("a", std::make_shared<Collector>()), StatusCode::kResourceExhausted);
+  accept("b");
+  for (size_t i = 0; i < accepted.size(); ++i) parts.executor->RunOne();
+  for (const auto& sink : accepted) sink->WaitForEnd();
+  parts.ExpectNothingLeft();
+}
+
 TEST(EngineThread, RefusesAtTheDoorWhatMakesNoSense) {
   Parts parts;
   Request request = Prompt(4, 2);

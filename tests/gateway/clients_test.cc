@@ -257,7 +257,7 @@ TEST(HttpClients, LeavingBeforeTheTextWasRead) {
               R"({"prompt":"hi","ignored":")" + std::string(100'000, 'x') + "\"}");
   client.Close();
   std::promise<void> after;
-  ASSERT_TRUE(rig.service->Run(1 << 20, [&] { after.set_value(); }).ok());
+  ASSERT_TRUE(rig.service->Run(1 << 20, {}, [&] { after.set_value(); }).ok());
   hold.Release();
   after.get_future().wait();
   EXPECT_TRUE(rig.engine.WaitUntilIdle());

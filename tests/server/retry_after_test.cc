@@ -58,7 +58,7 @@ TEST(RetryAfterGrpc, NotReady) {
 TEST(RetryAfterGrpc, TooManyLongTexts) {
   GrpcRig rig({.script = Say("x")}, {}, {.threads = 1, .queue_max = 1});
   TextHold hold(*rig.service);
-  ASSERT_TRUE(rig.service->Run(1 << 20, [] {}).ok());
+  ASSERT_TRUE(rig.service->Run(1 << 20, {}, [] {}).ok());
   const v1::GenerateRequest long_text = Ask(std::string(100'000, 'a'));
   EXPECT_EQ(EndOfGenerate(rig, long_text), CallEnd(grpc::StatusCode::RESOURCE_EXHAUSTED, "7"));
   v1::TokenizeRequest request;

@@ -109,7 +109,7 @@ TEST(CallLedger, WhatEndsEarlyIsWhole) {
     rig.clock.Advance(20);
     if (stations > 1) rig.ledger.OnTokenized();
     rig.clock.Advance(30);
-    rig.ledger.OnRefused();
+    rig.ledger.OnRefused(InvalidArgument("wrong"));
     rig.clock.Advance(40);
     rig.ledger.Close();
     const LatencySegments total = rig.ledger.latency().total;
@@ -129,7 +129,7 @@ TEST(CallLedger, StationsAfterTheEndChangeNothing) {
   rig.ledger.OnEnd(Cancelled("gone"), {}, kUntilFirst);
   rig.ledger.OnEnd(OkStatus(), {}, kUntilLast);
   rig.ledger.OnFirstToken(kUntilLast);
-  rig.ledger.OnRefused();
+  rig.ledger.OnRefused(InvalidArgument("wrong"));
   rig.ledger.Close();
   const CallLatency latency = rig.ledger.latency();
   EXPECT_EQ(latency.total[LatencySegment::kDecode], 0);

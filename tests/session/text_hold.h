@@ -18,7 +18,7 @@ class TextHold final {
     const auto shared_begun = std::make_shared<std::promise<void>>(std::move(begun));
     const std::shared_future<void> released = release_.get_future().share();
     EXPECT_TRUE(service
-                    .Run(1 << 20,
+                    .Run(1 << 20, {},
                          [shared_begun, released] {
                            shared_begun->set_value();
                            released.wait();

@@ -364,12 +364,12 @@ TEST(TextService, IsIdleWhenAllTextsAreDone) {
   ManualRig rig;
   EXPECT_TRUE(rig.service->WaitIdle(0));
   bool idle_within = true;
-  ASSERT_TRUE(rig.service->Run(1, [&] { idle_within = rig.service->WaitIdle(0); }).ok());
+  ASSERT_TRUE(rig.service->Run(1, {}, [&] { idle_within = rig.service->WaitIdle(0); }).ok());
   EXPECT_FALSE(idle_within);
   EXPECT_TRUE(rig.service->WaitIdle(0));
   TextHold hold(*rig.service);
   std::atomic<bool> done = false;
-  ASSERT_TRUE(rig.service->Run(1 << 20, [&] { done = true; }).ok());
+  ASSERT_TRUE(rig.service->Run(1 << 20, {}, [&] { done = true; }).ok());
   EXPECT_FALSE(rig.service->WaitIdle(0));
   hold.Release();
   ASSERT_TRUE(rig.service->WaitIdle(60'000'000'000));
@@ -380,10 +380,11 @@ TEST(TextService, LongTextsRunOnAnotherThread) {
   ManualRig rig;
   const std::thread::id here = std::this_thread::get_id();
   std::promise<std::thread::id> there;
-  ASSERT_TRUE(rig.service->Run(10, [&] { there.set_value(std::this_thread::get_id()); }).ok());
+  ASSERT_TRUE(rig.service->Run(10, {}, [&] { there.set_value(std::this_thread::get_id()); }).ok());
   EXPECT_EQ(there.get_future().get(), here);
   there = {};
-  ASSERT_TRUE(rig.service->Run(1 << 20, [&] { there.set_value(std::this_thread::get_id()); }).ok());
+  ASSERT_TRUE(
+      rig.service->Run(1 << 20, {}, [&] { there.set_value(std::this_thread::get_id()); }).ok());
   EXPECT_NE(there.get_future().get(), here);
 }
 
@@ -396,8 +397,8 @@ TEST(TextService, LongTextsBeyondTheBoundAreRefused) {
                           clock)
           .value();
   TextHold hold(*service);
-  ASSERT_TRUE(service->Run(1 << 20, [] {}).ok());
-  EXPECT_EQ(service->Run(1 << 20, [] {}).code(), StatusCode::kResourceExhausted);
+  ASSERT_TRUE(service->Run(1 << 20, {}, [] {}).ok());
+  EXPECT_EQ(service->Run(1 << 20, {}, [] {}).code(), StatusCode::kResourceExhausted);
   hold.Release();
 }
 
