@@ -13,8 +13,8 @@ struct EngineOptions {
   int64_t queue_tokens_max = 1 << 20;  // of those that wait, unless one waits alone
   // Requests are of more than one tenant: none may take all places, nor all tokens that may wait.
   bool tenants_leave_room = false;
-  int64_t itl_target_ns = 0;           // between two tokens of a sequence; 0: none
-  ServiceWeights weights;              // what is a fair share
+  int64_t itl_target_ns = 0;  // between two tokens of a sequence; 0: none
+  ServiceWeights weights;     // what is a fair share
   bool prefix_cache = true;
   // Without progress for so long (a step not moved on, an input not taken, an output not
   // delivered) the engine is not ready. A step may take as long as it wants: the executor's

@@ -17,7 +17,7 @@ struct KvLayout {
   int32_t kv_heads = 0;
   int32_t head_size = 0;
   int32_t tokens_per_block = 16;  // a multiple of kKeyGroup
-  DType dtype = DType::kF16;  // kF16 or kF32
+  DType dtype = DType::kF16;      // kF16 or kF32
 
   int64_t element_bytes() const { return Info(dtype).bytes_per_block; }
   int64_t head_bytes() const { return int64_t{tokens_per_block} * head_size * element_bytes(); }
