@@ -253,6 +253,8 @@ void AddSeenValues(const AttentionChunk& chunk, int32_t first, const float* scor
     common_begin = begins[i] > common_begin ? begins[i] : common_begin;
     common_end = ends[i] < common_end ? ends[i] : common_end;
   }
+  // Nothing in common: all is added one by one, within these positions still.
+  if (common_begin > end) common_begin = end;
   if (common_end < common_begin) common_end = common_begin;
   const auto add_alone = [&](int i, int32_t from, int32_t to) {
     AddValues<Kind, 1>(chunk, weights + i * kAttentionChunk, from > begins[i] ? from : begins[i],
