@@ -52,17 +52,19 @@ void BM_Product(benchmark::State& state, Isa isa, WeightType type) {
   const std::vector<float> x = RandomFloats(rows * kCols);
   constexpr int64_t kBlocks = kCols / kActivationBlock;
   std::vector<Int8Block> int8(static_cast<size_t>(rows * kBlocks));
-  std::vector<int8_t> lows(static_cast<size_t>(rows * kCols));
+  std::vector<ActivationOutlier> outliers(static_cast<size_t>(rows * RowOutliersMax(kCols)));
+  std::vector<int32_t> counts(static_cast<size_t>(rows));
   std::vector<Int16Block> int16(static_cast<size_t>(rows * kBlocks));
   for (int64_t r = 0; r < rows; ++r) {
-    kernels.quantise_int8(x.data() + r * kCols, kCols, int8.data() + r * kBlocks,
-                          lows.data() + r * kCols);
+    counts[r] = kernels.quantise_int8(x.data() + r * kCols, kCols, int8.data() + r * kBlocks,
+                                      outliers.data() + r * RowOutliersMax(kCols));
     kernels.quantise_int16(x.data() + r * kCols, kCols, int16.data() + r * kBlocks);
   }
   const Activations activations = {.cols = kCols,
                                    .floats = x.data(),
                                    .int8_blocks = int8.data(),
-                                   .lows = lows.data(),
+                                   .outliers = outliers.data(),
+                                   .outlier_counts = counts.data(),
                                    .int16_blocks = int16.data()};
   std::vector<float> out(static_cast<size_t>(rows * kernels.panel_rows));
   for (auto _ : state) {
@@ -89,14 +91,14 @@ void BM_Rows(benchmark::State& state, Isa isa, const std::string& kernel) {
   const std::vector<float> x = RandomFloats(kCols);
   std::vector<float> out(kCols);
   std::vector<Int8Block> int8(kCols / kActivationBlock);
-  std::vector<int8_t> lows(kCols);
+  std::vector<ActivationOutlier> outliers(static_cast<size_t>(RowOutliersMax(kCols)));
   std::vector<Int16Block> int16(kCols / kActivationBlock);
   if (kernel == "rms_norm") {
     PerRow(state, [&] { kernels.rms_norm(x.data(), x.data(), 0, 1e-5F, kCols, out.data()); });
   } else if (kernel == "gated_silu") {
     PerRow(state, [&] { kernels.gated_silu(x.data(), x.data(), kCols, out.data()); });
   } else if (kernel == "quantise_int8") {
-    PerRow(state, [&] { kernels.quantise_int8(x.data(), kCols, int8.data(), lows.data()); });
+    PerRow(state, [&] { kernels.quantise_int8(x.data(), kCols, int8.data(), outliers.data()); });
   } else {
     PerRow(state, [&] { kernels.quantise_int16(x.data(), kCols, int16.data()); });
   }
@@ -126,6 +128,7 @@ void RegisterAll() {
                                    type.type)
           ->Arg(1)
           ->Arg(4)
+          ->Arg(12)
           ->ArgName("rows");
     }
     for (const char* kernel : {"rms_norm", "gated_silu", "quantise_int8", "quantise_int16"}) {

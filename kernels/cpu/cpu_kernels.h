@@ -17,19 +17,20 @@ enum class Isa { kPortable, kAvx2, kAvx512 };
 // How a panel wants x.
 enum class ActivationType {
   kFloat,
-  // 8 bits per value and one scale per block of 32; blocks whose largest value stands out from the
-  // row (kWideBlockFactor) get 8 bits more, since they make most of the error.
+  // 8 bits per value and one scale per block of 32. Values that stand out from the row
+  // (kOutlierFactor) are kept apart as they are: next to them the others would be rounded to steps
+  // that make most of the error.
   kInt8,
   // 16 bits per value and one scale per block of 32.
   kInt16,
 };
 inline constexpr int32_t kActivationBlock = 32;
 
-// A block is wide when its largest magnitude is above this many times the row's root mean square.
-// On SmolLM2-135M Q4_1 this is every sixth block and the mean error of a log-probability falls from
-// 0.028 (none wide) to 0.010; 3 gives 0.008 for every fourth block, 6 gives 0.013 for every
-// eleventh.
-inline constexpr float kWideBlockFactor = 4.0F;
+// A value is an outlier when its magnitude is above this many times the row's root mean square and
+// it is one of the kBlockOutliersMax largest of its block. On SmolLM2-135M Q4_1 every sixth block
+// has one; without outliers the mean error of a log-probability is more than twice as large.
+inline constexpr float kOutlierFactor = 5.0F;
+inline constexpr int32_t kBlockOutliersMax = 3;
 
 // Facts of one block of a quantised row. A value is scale * q with whole q.
 struct ActivationFacts {
@@ -39,24 +40,34 @@ struct ActivationFacts {
   int32_t first_sum;  // of the first 16 q
 };
 
-// q = 256 * high + low. The lows lie apart, since few blocks are wide; in the others they are zero.
-struct alignas(64) Int8Block {
-  int8_t highs[kActivationBlock];
+// Outliers are zero here.
+struct alignas(16) Int8Block {
+  int8_t values[kActivationBlock];
   ActivationFacts facts;
-  uint32_t wide;  // not zero if some low may be
 };
+
+struct ActivationOutlier {
+  int32_t column;
+  float x;
+};
+// The most that a row can have.
+constexpr int64_t RowOutliersMax(int64_t cols) {
+  return cols / kActivationBlock * kBlockOutliersMax;
+}
 
 struct Int16Block {
   int16_t wholes[kActivationBlock];
   ActivationFacts facts;
 };
 
-// Rows of x in one form: [rows, cols] floats or lows, [rows, cols / 32] blocks.
+// Rows of x in one form: [rows, cols] floats or [rows, cols / 32] blocks; those of 8 bits with
+// [rows, RowOutliersMax(cols)] outliers, of which outlier_counts[row] are there.
 struct Activations {
   int64_t cols = 0;
   const float* floats = nullptr;
   const Int8Block* int8_blocks = nullptr;
-  const int8_t* lows = nullptr;
+  const ActivationOutlier* outliers = nullptr;
+  const int32_t* outlier_counts = nullptr;
   const Int16Block* int16_blocks = nullptr;
 };
 
@@ -135,7 +146,9 @@ struct CpuKernels {
   const PanelFormat& (*format)(WeightType type, bool exact);
 
   // One row; cols is a multiple of 32. A row that is not finite becomes one that gives no number.
-  void (*quantise_int8)(const float* x, int64_t cols, Int8Block* blocks, int8_t* lows);
+  // Outliers are written by rising column; returns how many.
+  int32_t (*quantise_int8)(const float* x, int64_t cols, Int8Block* blocks,
+                           ActivationOutlier* outliers);
   void (*quantise_int16)(const float* x, int64_t cols, Int16Block* blocks);
 
   void (*rms_norm)(const float* x, const float* weight, float weight_offset, float eps,

@@ -15,6 +15,7 @@ namespace {
 
 struct Avx512 {
   static constexpr int kLanes = 16;
+  static constexpr int kParts = 1;
   using Bytes = __m512i;
   using Ints = __m512i;
   struct WideBytes {  // as int16: lanes 0, 1 and lanes 2, 3 of every four
@@ -50,9 +51,15 @@ struct Avx512 {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return ToFloats(_mm512_cvtepi8_epi32(bytes));
   }
-  static WideBytes Widen(Bytes a) {
+  static WideBytes Widen(Bytes a, int) {
     const __m512i zero = _mm512_setzero_si512();
     return {_mm512_unpacklo_epi8(a, zero), _mm512_unpackhi_epi8(a, zero)};
+  }
+
+  // Byte `byte` of each lane's word.
+  static Ints Byte(Bytes word, int byte) {
+    return _mm512_and_si512(_mm512_srl_epi32(word, _mm_cvtsi32_si128(8 * byte)),
+                            _mm512_set1_epi32(0xFF));
   }
 
   template <int kValueMax, int kWords>
@@ -79,11 +86,11 @@ struct Avx512 {
       low = _mm512_dpwssd_epi32(i == 0 ? _mm512_setzero_si512() : low, word.low, values);
       high = _mm512_dpwssd_epi32(i == 0 ? _mm512_setzero_si512() : high, word.high, values);
     }
-    Ints Total() const {
+    void StoreTotal(int, Ints* sums) const {
       const __m512 a = _mm512_castsi512_ps(low);
       const __m512 b = _mm512_castsi512_ps(high);
-      return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
-                              _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD)));
+      *sums = _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
+                               _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD)));
     }
   };
 };

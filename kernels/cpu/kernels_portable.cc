@@ -8,6 +8,7 @@ namespace {
 
 struct Portable {
   static constexpr int kLanes = 8;
+  static constexpr int kParts = 1;
   struct Bytes {
     uint8_t byte[4 * kLanes];
   };
@@ -69,7 +70,14 @@ struct Portable {
     for (int i = 0; i < kLanes; ++i) values[i] = static_cast<float>(static_cast<int8_t>(from[i]));
     return Lanes<kLanes>::Load(values);
   }
-  static WideBytes Widen(const Bytes& a) { return a; }
+  static WideBytes Widen(const Bytes& a, int) { return a; }
+
+  // Byte `byte` of each lane's word.
+  static Ints Byte(const Bytes& word, int byte) {
+    Ints ints;
+    for (int i = 0; i < kLanes; ++i) ints.lane[i] = word.byte[4 * i + byte];
+    return ints;
+  }
 
   // total += products of 4 bytes per lane with 4 values. Not inlined: the templates unroll the
   // loops around it, which here would only make the compiler slow.
@@ -87,6 +95,7 @@ struct Portable {
       AddProducts(word, x, &total);
     }
     const Ints& Total() const { return total; }
+    void StoreTotal(int, Ints* sums) const { *sums = total; }
   };
   template <int kValueMax, int kWords>
   using Int8Sum = Sums;

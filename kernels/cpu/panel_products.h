@@ -1,12 +1,14 @@
 // Products of panels with rows of x, as templates over an instruction set; internal linkage, as in
-// lanes.h. Every output is a sum over blocks of 32 columns in rising order, its integer part exact:
-// the same bits alone or with other rows, on any thread and any instruction set.
+// lanes.h. Every output is a sum over blocks of 32 columns in rising order, the integer part of
+// each exact, and then over the row's outliers: the same bits alone or with other rows, on any
+// thread and any instruction set.
 //
-// Isa: kLanes; Bytes (4 bytes per lane), Ints (one int32 per lane); Int8Sum and Int16Sum add
-// products of 4 columns per lane.
+// Isa: kLanes, in kParts registers of integers; Bytes (4 bytes per lane), Ints (one int32 per
+// lane); Int8Sum and Int16Sum add products of 4 columns per lane, the latter those of one register.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/lanes.h"
@@ -189,6 +191,10 @@ struct BlocksOf<ActivationType::kInt16> {
   static const Block* Rows(const Activations& x) { return x.int16_blocks; }
 };
 
+inline std::span<const ActivationOutlier> OutliersOf(const Activations& x, int64_t row) {
+  return {x.outliers + row * RowOutliersMax(x.cols), static_cast<size_t>(x.outlier_counts[row])};
+}
+
 // Words [kWords * group, kWords * (group + 1)) of a block belong to a group.
 template <typename Format>
 struct Group {
@@ -216,51 +222,33 @@ template <typename Isa, typename Format, int kRows>
   for (int r = 0; r < kRows; ++r) sums[r] = sum[r].Total();
 }
 
-// sums[r] += values of the group . the lows of row r.
-template <typename Isa, typename Format, int kRows>
-[[gnu::always_inline]] inline void AddLows(const uint8_t* values, int group, const int8_t* lows,
-                                           int64_t row_stride, typename Isa::Ints* sums) {
-  typename Isa::Ints low[kRows];
-  SumInt8<Isa, Format, kRows>(values, group, lows, row_stride, low);
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) sums[r] = Isa::AddInts(sums[r], low[r]);
-}
-
 // Exact sums of one group of a block: q . values for kRows rows whose blocks are `stride` apart.
-// `at` is the block's first column in the first row of lows.
 template <typename Isa, typename Format, int kRows>
 [[gnu::always_inline]] inline void SumGroup(const uint8_t* values, int group,
                                             const Int8Block* block, int64_t stride,
-                                            const Activations& x, int64_t at,
                                             typename Isa::Ints* sums) {
   constexpr int64_t kBytes = sizeof(Int8Block);
-  SumInt8<Isa, Format, kRows>(values, group, block->highs, stride * kBytes, sums);
-  uint32_t wide = 0;
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    sums[r] = Isa::ShiftLeft(sums[r], 8);
-    wide |= block[r * stride].wide;
-  }
-  // Rows whose own block is not wide have zeros there: their sums stay what they are alone.
-  if (wide != 0) [[unlikely]] {
-    AddLows<Isa, Format, kRows>(values, group, x.lows + at, x.cols, sums);
-  }
+  SumInt8<Isa, Format, kRows>(values, group, block->values, stride * kBytes, sums);
 }
 
+// Register by register of a word: two sums for each row and register are all that fit.
 template <typename Isa, typename Format, int kRows>
 [[gnu::always_inline]] inline void SumGroup(const uint8_t* values, int group,
                                             const Int16Block* block, int64_t stride,
-                                            const Activations&, int64_t, typename Isa::Ints* sums) {
-  typename Isa::Int16Sum sum[kRows];
+                                            typename Isa::Ints* sums) {
+#pragma GCC unroll 2
+  for (int part = 0; part < Isa::kParts; ++part) {
+    typename Isa::Int16Sum sum[kRows];
 #pragma GCC unroll 8
-  for (int i = 0; i < Group<Format>::kWords; ++i) {
-    const int j = group * Group<Format>::kWords + i;
-    const auto wide = Isa::Widen(Format::Values(values, j));
+    for (int i = 0; i < Group<Format>::kWords; ++i) {
+      const int j = group * Group<Format>::kWords + i;
+      const auto wide = Isa::Widen(Format::Values(values, j), part);
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) sum[r].Add(i, wide, block[r * stride].wholes + 4 * j);
+      for (int r = 0; r < kRows; ++r) sum[r].Add(i, wide, block[r * stride].wholes + 4 * j);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sum[r].StoreTotal(part, &sums[r]);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) sums[r] = sum[r].Total();
 }
 
 // totals[r] += a group of a block . row r.
@@ -318,6 +306,7 @@ template <typename Isa>
 // kRows rows of x from x_row on, against a panel of whole numbers.
 template <typename Isa, typename Format>
 struct IntProduct {
+  static constexpr int kRowsAtOnce = 4;
   static constexpr int64_t kValueBytes = Format::kValueBytes * Isa::kLanes;
   static constexpr int64_t kFactBytes = Format::kFactBytes * Isa::kLanes;
 
@@ -331,6 +320,24 @@ struct IntProduct {
     __builtin_prefetch(facts + ahead);
   }
 
+  // total += the panel's columns * the outliers of a row.
+  static void AddOutliers(const uint8_t* values, const uint8_t* facts,
+                          std::span<const ActivationOutlier> outliers, Floats<Isa>* total) {
+    for (const ActivationOutlier& outlier : outliers) {
+      const int64_t b = outlier.column / kActivationBlock;
+      const int word = outlier.column % kActivationBlock / 4;
+      const int group = word / Group<Format>::kWords;
+      const uint8_t* block_facts = facts + b / Format::kFactBlocks * kFactBytes;
+      auto q = Isa::Byte(Format::Values(values + b * kValueBytes, word), outlier.column % 4);
+      if constexpr (Format::kOffsetBits != 0) q = Isa::SubtractShifted(q, 1, Format::kOffsetBits);
+      Floats<Isa> weight = Isa::ToFloats(q) * Format::Scale(block_facts, b, group);
+      if constexpr (Format::kHasMinimum) {
+        weight = weight + Format::Minimum(block_facts, b, group);
+      }
+      *total = MultiplyAdd(weight, Floats<Isa>::Broadcast(outlier.x), *total);
+    }
+  }
+
   template <int kRows>
   static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
                            int64_t out_row, const PanelOutput& output) {
@@ -341,7 +348,6 @@ struct IntProduct {
     // starts anew with each page and each of the two streams, and gives half the bandwidth.
     const int64_t ahead = blocks * kValueBytes + blocks / Format::kFactBlocks * kFactBytes;
     const auto* block = BlocksOf<Format::kActivation>::Rows(x) + x_row * blocks;
-    int64_t at = x_row * x.cols;
     Floats<Isa> totals[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) totals[r] = Floats<Isa>::Broadcast(0.0F);
@@ -351,39 +357,47 @@ struct IntProduct {
 #pragma GCC unroll 2
       for (int group = 0; group < Format::kGroups; ++group) {
         typename Isa::Ints sums[kRows];
-        SumGroup<Isa, Format, kRows>(values, group, block, blocks, x, at, sums);
+        SumGroup<Isa, Format, kRows>(values, group, block, blocks, sums);
         AddGroup<Isa, Format, kRows>(block_facts, b, group, block, blocks, sums, totals);
       }
       values += kValueBytes;
       block += 1;
-      at += kActivationBlock;
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) StoreTotals<Isa>(totals[r], output, out_row + r);
+    for (int r = 0; r < kRows; ++r) {
+      if constexpr (Format::kActivation == ActivationType::kInt8) {
+        AddOutliers(reinterpret_cast<const uint8_t*>(panel), facts, OutliersOf(x, x_row + r),
+                    &totals[r]);
+      }
+      StoreTotals<Isa>(totals[r], output, out_row + r);
+    }
   }
 };
 
 // --- Panels of floats ---
 
+// Column(panel, c): kCount lanes of column c, from the lane that `panel` points to on.
 template <typename Isa>
 struct F32Format : F32Layout {
   static constexpr int64_t kElementBytes = 4;
-  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
-    return Floats<Isa>::Load(reinterpret_cast<const float*>(panel) + c * Isa::kLanes);
+  template <int kCount>
+  static Lanes<kCount> Column(const std::byte* panel, int64_t c) {
+    return Lanes<kCount>::Load(reinterpret_cast<const float*>(panel) + c * Isa::kLanes);
   }
 };
 template <typename Isa>
 struct F16Format : F16Layout {
   static constexpr int64_t kElementBytes = 2;
-  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
-    return LoadHalves<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
+  template <int kCount>
+  static Lanes<kCount> Column(const std::byte* panel, int64_t c) {
+    return LoadHalves<kCount>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
   }
 };
 template <typename Isa>
 struct Bf16Format : Bf16Layout {
   static constexpr int64_t kElementBytes = 2;
-  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
-    return LoadBfloat16s<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
+  template <int kCount>
+  static Lanes<kCount> Column(const std::byte* panel, int64_t c) {
+    return LoadBfloat16s<kCount>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
   }
 };
 
@@ -391,49 +405,76 @@ struct Bf16Format : Bf16Layout {
 // addition, and halve the rounding error.
 template <typename Isa, typename Format>
 struct FloatProduct {
+  // Four rows take twice over a panel that is two registers wide, since their sums fill the
+  // registers; floats of 32 bits are too many to read twice.
+  static constexpr bool kOnePass = Floats<Isa>::kParts == 1 || Format::kElementBytes == 4;
+  static constexpr int kRowsAtOnce = Floats<Isa>::kParts == 2 && kOnePass ? 3 : 4;
   static constexpr int64_t kColumnBytes = Format::kElementBytes * Isa::kLanes;
 
-  template <int kRows>
-  static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
-                           int64_t out_row, const PanelOutput& output) {
-    const float* rows = x.floats + x_row * x.cols;
-    Floats<Isa> even[kRows];
-    Floats<Isa> odd[kRows];
+  // totals[r] = kCount lanes of the panel, from `panel` on, . row r of `rows`.
+  template <int kRows, int kCount>
+  [[gnu::always_inline]] static void MultiplyLanes(const std::byte* panel, const float* rows,
+                                                   int64_t cols, Lanes<kCount>* totals) {
+    Lanes<kCount> even[kRows];
+    Lanes<kCount> odd[kRows];
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Floats<Isa>::Broadcast(0.0F);
-    const int64_t ahead = x.cols * kColumnBytes;  // the same place in the next panel
+    for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Lanes<kCount>::Broadcast(0.0F);
+    const int64_t ahead = cols * kColumnBytes;  // the same place in the next panel
     int64_t c = 0;
-    for (; c + 2 <= x.cols; c += 2) {
+    for (; c + 2 <= cols; c += 2) {
 #pragma GCC unroll 2
       for (int64_t line = 0; line < 2 * kColumnBytes; line += 64) {
         __builtin_prefetch(panel + c * kColumnBytes + ahead + line);
       }
-      const Floats<Isa> first = Format::Column(panel, c);
-      const Floats<Isa> second = Format::Column(panel, c + 1);
+      const auto first = Format::template Column<kCount>(panel, c);
+      const auto second = Format::template Column<kCount>(panel, c + 1);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        even[r] = MultiplyAdd(first, Floats<Isa>::Broadcast(rows[r * x.cols + c]), even[r]);
-        odd[r] = MultiplyAdd(second, Floats<Isa>::Broadcast(rows[r * x.cols + c + 1]), odd[r]);
+        even[r] = MultiplyAdd(first, Lanes<kCount>::Broadcast(rows[r * cols + c]), even[r]);
+        odd[r] = MultiplyAdd(second, Lanes<kCount>::Broadcast(rows[r * cols + c + 1]), odd[r]);
       }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      if (c < x.cols) {
-        even[r] = MultiplyAdd(Format::Column(panel, c),
-                              Floats<Isa>::Broadcast(rows[r * x.cols + c]), even[r]);
+      if (c < cols) {
+        even[r] = MultiplyAdd(Format::template Column<kCount>(panel, c),
+                              Lanes<kCount>::Broadcast(rows[r * cols + c]), even[r]);
       }
-      StoreTotals<Isa>(even[r] + odd[r], output, out_row + r);
+      totals[r] = even[r] + odd[r];
     }
+  }
+
+  template <int kRows>
+  static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
+                           int64_t out_row, const PanelOutput& output) {
+    constexpr int kPasses = kRows < kRowsAtOnce || kOnePass ? 1 : Floats<Isa>::kParts;
+    constexpr int kCount = Isa::kLanes / kPasses;
+    constexpr int kPassParts = Lanes<kCount>::kParts;
+    const float* rows = x.floats + x_row * x.cols;
+    Floats<Isa> totals[kRows];
+    for (int pass = 0; pass < kPasses; ++pass) {
+      Lanes<kCount> some[kRows];
+      MultiplyLanes<kRows, kCount>(panel + pass * kCount * Format::kElementBytes, rows, x.cols,
+                                   some);
+      for (int r = 0; r < kRows; ++r) {
+        for (int i = 0; i < kPassParts; ++i) {
+          totals[r].part[pass * kPassParts + i] = some[r].part[i];
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) StoreTotals<Isa>(totals[r], output, out_row + r);
   }
 };
 
-// Any number of rows, four at a time while there are as many.
+// Any number of rows, as many at a time as fit the registers.
 template <typename Product>
 void MultiplyPanel(const std::byte* panel, const Activations& x, int64_t row_begin, int64_t rows,
                    const PanelOutput& output) {
+  constexpr int kRows = Product::kRowsAtOnce;
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    Product::template MultiplyRows<4>(panel, x, row_begin + r, r, output);
+  for (; r + kRows <= rows; r += kRows) {
+    Product::template MultiplyRows<kRows>(panel, x, row_begin + r, r, output);
   }
   if (r + 2 <= rows) {
     Product::template MultiplyRows<2>(panel, x, row_begin + r, r, output);

@@ -17,7 +17,8 @@ namespace polysil::kernels {
 namespace {
 
 constexpr float kInt8Largest = 127.0F;
-constexpr float kInt16Largest = 32512.0F;  // 256 * 127: the high byte stays within 127
+constexpr float kInt16Largest = 32512.0F;
+constexpr float kLargestFinite = 3.4e38F;
 constexpr float kNoNumber = __builtin_nanf("");
 
 // Sixteen 32-bit integers.
@@ -101,63 +102,76 @@ typedef int32_t FourInts __attribute__((vector_size(16), aligned(4), may_alias))
 #endif
 }
 
-// The facts of a block whose q are whole[0..1], each standing for `unit` steps of the scale.
-[[gnu::always_inline]] inline ActivationFacts FactsOf(const SixteenInts* whole, float scale,
-                                                      int32_t unit) {
-  const int32_t first = SumInts(whole[0]) * unit;
-  const int32_t sum = SumInts(whole[1]) * unit + first;
+// The facts of a block whose q are whole[0..1].
+[[gnu::always_inline]] inline ActivationFacts FactsOf(const SixteenInts* whole, float scale) {
+  const int32_t first = SumInts(whole[0]);
+  const int32_t sum = SumInts(whole[1]) + first;
   return {scale, scale * static_cast<float>(sum), sum, first};
 }
 
 // True for a block that has no q: all but zero, or not finite. Then *facts says what it stands for.
 [[gnu::always_inline]] inline bool IsDegenerate(float largest, ActivationFacts* facts) {
-  if (largest >= 1e-30F && largest <= 3.4e38F) return false;
+  if (largest >= 1e-30F && largest <= kLargestFinite) return false;
   const float scale = largest < 1e-30F ? 0.0F : kNoNumber;
   *facts = {scale, scale, 0, 0};
   return true;
 }
 
-void QuantiseWide(const float* x, float largest, Int8Block* block, int8_t* lows) {
-  SixteenInts whole[2];
-  for (int i = 0; i < 2; ++i) {
-    whole[i] = RoundSixteen(x + i * 16, kInt16Largest / largest);
-    SixteenInts high;
-    SixteenInts low;
-    for (int p = 0; p < Sixteen::kParts; ++p) {
-      high.part[p] = (whole[i].part[p] + 128) >> 8;
-      low.part[p] = whole[i].part[p] - (high.part[p] << 8);
-    }
-    StoreInts(high, block->highs + i * 16);
-    StoreInts(low, lows + i * 16);
+// Takes the values of a block that are above `limit` out of it, at most kBlockOutliersMax: the
+// largest, of equal ones the first. By rising column, the first of which is `column` in x's row;
+// returns how many.
+int32_t TakeOutliers(float* x, float limit, int64_t column, ActivationOutlier* outliers) {
+  int32_t above[kActivationBlock + 1];
+  int32_t count = 0;
+  for (int32_t c = 0; c < kActivationBlock; ++c) {
+    above[count] = c;
+    count += __builtin_fabsf(x[c]) > limit ? 1 : 0;
   }
-  block->facts = FactsOf(whole, largest / kInt16Largest, 1);
-  block->wide = 1;
+  for (; count > kBlockOutliersMax; --count) {
+    int32_t least = 0;
+    for (int32_t i = 1; i < count; ++i) {
+      if (__builtin_fabsf(x[above[i]]) <= __builtin_fabsf(x[above[least]])) least = i;
+    }
+    for (int32_t i = least; i + 1 < count; ++i) above[i] = above[i + 1];
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    outliers[i] = {static_cast<int32_t>(column) + above[i], x[above[i]]};
+    x[above[i]] = 0.0F;
+  }
+  return count;
 }
 
-void QuantiseInt8(const float* x, int64_t cols, Int8Block* blocks, int8_t* lows) {
-  const float mean_square = SumOfSquares(x, cols) / static_cast<float>(cols);
-  const float wide_above = kWideBlockFactor * __builtin_sqrtf(mean_square);
-  for (int64_t b = 0; b < cols / kActivationBlock; ++b) {
-    Int8Block& block = blocks[b];
-    const float largest = LargestMagnitude(x + b * kActivationBlock);
-    const bool degenerate = IsDegenerate(largest, &block.facts);
-    if (!degenerate && largest > wide_above) {
-      QuantiseWide(x + b * kActivationBlock, largest, &block, lows + b * kActivationBlock);
-      continue;
-    }
-    block.wide = 0;
-    std::memset(lows + b * kActivationBlock, 0, kActivationBlock);
-    if (degenerate) {
-      std::memset(block.highs, 0, sizeof(block.highs));
-      continue;
-    }
-    SixteenInts whole[2];
-    for (int i = 0; i < 2; ++i) {
-      whole[i] = RoundSixteen(x + b * kActivationBlock + i * 16, kInt8Largest / largest);
-      StoreInts(whole[i], block.highs + i * 16);
-    }
-    block.facts = FactsOf(whole, largest / kInt8Largest * 0x1p-8F, 256);
+// A block without outliers, the largest magnitude of which is `largest`.
+[[gnu::always_inline]] inline void QuantiseInt8Block(const float* x, float largest,
+                                                     Int8Block* block) {
+  if (IsDegenerate(largest, &block->facts)) {
+    std::memset(block->values, 0, sizeof(block->values));
+    return;
   }
+  SixteenInts whole[2];
+  for (int i = 0; i < 2; ++i) {
+    whole[i] = RoundSixteen(x + i * 16, kInt8Largest / largest);
+    StoreInts(whole[i], block->values + i * 16);
+  }
+  block->facts = FactsOf(whole, largest / kInt8Largest);
+}
+
+int32_t QuantiseInt8(const float* x, int64_t cols, Int8Block* blocks, ActivationOutlier* outliers) {
+  const float mean_square = SumOfSquares(x, cols) / static_cast<float>(cols);
+  const float limit = kOutlierFactor * __builtin_sqrtf(mean_square);
+  int32_t count = 0;
+  for (int64_t c = 0; c < cols; c += kActivationBlock, ++blocks) {
+    const float largest = LargestMagnitude(x + c);
+    if (largest > limit && largest <= kLargestFinite) [[unlikely]] {
+      float rest[kActivationBlock];
+      std::memcpy(rest, x + c, sizeof(rest));
+      count += TakeOutliers(rest, limit, c, outliers + count);
+      QuantiseInt8Block(rest, LargestMagnitude(rest), blocks);
+    } else {
+      QuantiseInt8Block(x + c, largest, blocks);
+    }
+  }
+  return count;
 }
 
 void QuantiseInt16(const float* x, int64_t cols, Int16Block* blocks) {
@@ -173,7 +187,7 @@ void QuantiseInt16(const float* x, int64_t cols, Int16Block* blocks) {
       whole[i] = RoundSixteen(x + i * 16, kInt16Largest / largest);
       StoreInts(whole[i], block.wholes + i * 16);
     }
-    block.facts = FactsOf(whole, largest / kInt16Largest, 1);
+    block.facts = FactsOf(whole, largest / kInt16Largest);
   }
 }
 

@@ -57,17 +57,21 @@ std::vector<float> Rounded(const CpuKernels& kernels, ActivationType activation,
   std::vector<float> rounded(x.size());
   const int64_t blocks = cols / kActivationBlock;
   std::vector<Int8Block> int8(static_cast<size_t>(blocks));
-  std::vector<int8_t> lows(static_cast<size_t>(cols));
+  std::vector<ActivationOutlier> outliers(static_cast<size_t>(RowOutliersMax(cols)));
   std::vector<Int16Block> int16(static_cast<size_t>(blocks));
   for (size_t row = 0; row < x.size(); row += static_cast<size_t>(cols)) {
-    kernels.quantise_int8(x.data() + row, cols, int8.data(), lows.data());
+    const int32_t count = kernels.quantise_int8(x.data() + row, cols, int8.data(), outliers.data());
     kernels.quantise_int16(x.data() + row, cols, int16.data());
     for (size_t c = 0; c < static_cast<size_t>(cols); ++c) {
       const Int8Block& block = int8[c / 32];
       rounded[row + c] =
           activation == ActivationType::kInt8
-              ? block.facts.scale * static_cast<float>(256 * block.highs[c % 32] + lows[c])
+              ? block.facts.scale * static_cast<float>(block.values[c % 32])
               : int16[c / 32].facts.scale * static_cast<float>(int16[c / 32].wholes[c % 32]);
+    }
+    if (activation != ActivationType::kInt8) continue;
+    for (int32_t i = 0; i < count; ++i) {
+      rounded[row + static_cast<size_t>(outliers[i].column)] = outliers[i].x;
     }
   }
   return rounded;
@@ -119,7 +123,7 @@ class PanelProducts : public ::testing::TestWithParam<TypeCase> {
 };
 
 std::vector<float> WithOutliers(std::vector<float> x) {
-  for (size_t i = 5; i < x.size(); i += 211) x[i] *= 30.0F;  // their blocks are wide
+  for (size_t i = 5; i < x.size(); i += 211) x[i] *= 30.0F;  // outliers
   return x;
 }
 

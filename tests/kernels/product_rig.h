@@ -44,17 +44,19 @@ class ProductRig {
     const auto rows = static_cast<int64_t>(x.size()) / cols_;
     const int64_t blocks = cols_ / kActivationBlock;
     std::vector<Int8Block> int8(static_cast<size_t>(rows * blocks));
-    std::vector<int8_t> lows(static_cast<size_t>(rows * cols_));
+    std::vector<ActivationOutlier> outliers(static_cast<size_t>(rows * RowOutliersMax(cols_)));
+    std::vector<int32_t> counts(static_cast<size_t>(rows));
     std::vector<Int16Block> int16(static_cast<size_t>(rows * blocks));
     for (int64_t r = 0; r < rows && format_.activation != ActivationType::kFloat; ++r) {
-      kernels_.quantise_int8(x.data() + r * cols_, cols_, int8.data() + r * blocks,
-                             lows.data() + r * cols_);
+      counts[r] = kernels_.quantise_int8(x.data() + r * cols_, cols_, int8.data() + r * blocks,
+                                         outliers.data() + r * RowOutliersMax(cols_));
       kernels_.quantise_int16(x.data() + r * cols_, cols_, int16.data() + r * blocks);
     }
     const Activations activations = {.cols = cols_,
                                      .floats = x.data(),
                                      .int8_blocks = int8.data(),
-                                     .lows = lows.data(),
+                                     .outliers = outliers.data(),
+                                     .outlier_counts = counts.data(),
                                      .int16_blocks = int16.data()};
     for (int64_t row = 0; row < weight_rows_; row += kernels_.panel_rows) {
       const PanelOutput output = {out.data() + row, weight_rows_, LanesAt(row),

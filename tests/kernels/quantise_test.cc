@@ -1,4 +1,4 @@
-// Rounding of activations: error bounds, which blocks are wide, inputs that are not finite.
+// Rounding of activations: error bounds, which values are outliers, inputs that are not finite.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,13 +15,19 @@ constexpr int64_t kBlocks = kCols / kActivationBlock;
 
 struct Int8Row {
   explicit Int8Row(const CpuKernels& kernels, const std::vector<float>& x)
-      : blocks(kBlocks), lows(kCols, 99) {
-    kernels.quantise_int8(x.data(), kCols, blocks.data(), lows.data());
+      : blocks(kBlocks), outliers(static_cast<size_t>(RowOutliersMax(kCols))) {
+    const int32_t count = kernels.quantise_int8(x.data(), kCols, blocks.data(), outliers.data());
+    outliers.resize(static_cast<size_t>(count));
   }
-  int32_t q(int64_t c) const { return 256 * blocks[c / 32].highs[c % 32] + lows[c]; }
+  int32_t q(int64_t c) const { return blocks[c / 32].values[c % 32]; }
+  std::vector<int32_t> OutlierColumns() const {
+    std::vector<int32_t> columns;
+    for (const ActivationOutlier& outlier : outliers) columns.push_back(outlier.column);
+    return columns;
+  }
 
   std::vector<Int8Block> blocks;
-  std::vector<int8_t> lows;
+  std::vector<ActivationOutlier> outliers;
 };
 
 float Largest(const float* x) {
@@ -49,45 +55,54 @@ std::vector<float> RowWithOutliers() {
   return x;
 }
 
-TEST(QuantiseInt8, EveryValueIsWithinHalfAStep) {
+TEST(QuantiseInt8, EveryValueIsWithinHalfAStepOfThoseThatAreNoOutliers) {
   const std::vector<float> x = RowWithOutliers();
+  std::vector<float> rest = x;
+  rest[40] = rest[300] = 0.0F;
   for (const NamedKernels& named : TestedKernels()) {
     const Int8Row row(*named.kernels, x);
+    ASSERT_EQ(row.OutlierColumns(), (std::vector<int32_t>{40, 300})) << named.name;
+    EXPECT_EQ(row.outliers[0].x, x[40]);
+    EXPECT_EQ(row.outliers[1].x, x[300]);
     for (int64_t b = 0; b < kBlocks; ++b) {
-      const bool wide = b == 40 / 32 || b == 300 / 32;
-      EXPECT_EQ(row.blocks[b].wide != 0, wide) << named.name << " block " << b;
-      const float largest = Largest(x.data() + b * 32);
-      const float step = wide ? largest / 32512.0F : largest / 127.0F;
+      const float step = Largest(rest.data() + b * 32) / 127.0F;
       std::vector<int32_t> q;
       for (int64_t c = b * 32; c < b * 32 + 32; ++c) {
         q.push_back(row.q(c));
-        ASSERT_NEAR(row.blocks[b].facts.scale * static_cast<float>(q.back()), x[c], step * 0.5001F);
-        if (!wide) {
-          ASSERT_EQ(row.lows[c], 0);
-        }
+        ASSERT_NEAR(row.blocks[b].facts.scale * static_cast<float>(q.back()), rest[c],
+                    step * 0.5001F);
       }
       ExpectFacts(row.blocks[b].facts, q);
     }
   }
 }
 
-TEST(QuantiseInt8, AWideBlockReachesEveryLow) {
-  std::vector<float> x(kCols, 0.0F);
-  for (int64_t c = 0; c < 32; ++c) x[c] = 32512.0F;
-  x[1] = 128.0F;  // 256 - 128
-  x[2] = 127.0F;
-  x[3] = -128.0F;
-  x[4] = -129.0F;  // -256 + 127
-  x[5] = -32512.0F;
+TEST(QuantiseInt8, TheLargestOfABlockAreItsOutliers) {
+  std::vector<float> x(kCols, 0.001F);
+  x[32] = 1.0F;
+  x[40] = -3.0F;
+  x[41] = 1.0F;  // as large as the one before, which comes first
+  x[50] = 2.0F;
+  x[63] = 0.9F;
   for (const NamedKernels& named : TestedKernels()) {
     const Int8Row row(*named.kernels, x);
-    ASSERT_NE(row.blocks[0].wide, 0U);
-    for (const int64_t c : {0, 1, 2, 3, 4, 5}) {
-      EXPECT_EQ(row.q(c), static_cast<int32_t>(x[c])) << named.name;
-    }
-    EXPECT_EQ(row.lows[1], -128);
-    EXPECT_EQ(row.lows[2], 127);
-    EXPECT_EQ(row.blocks[0].highs[5], -127);
+    ASSERT_EQ(row.OutlierColumns(), (std::vector<int32_t>{32, 40, 50})) << named.name;
+    EXPECT_EQ(row.blocks[1].facts.scale, 1.0F / 127.0F);
+    EXPECT_EQ(row.q(41), 127);
+    EXPECT_EQ(row.q(40), 0);
+  }
+}
+
+// A row has room for as many as there can be.
+TEST(QuantiseInt8, ABlockOfOutliersAloneIsZero) {
+  std::vector<float> x(kCols, 0.0F);
+  for (int64_t b = 0; b < 7; ++b) {
+    for (int64_t i = 0; i < kBlockOutliersMax; ++i) x[b * 32 + 7 * i + 3] = 1.0F;
+  }
+  for (const NamedKernels& named : TestedKernels()) {
+    const Int8Row row(*named.kernels, x);
+    ASSERT_EQ(row.outliers.size(), 7U * kBlockOutliersMax) << named.name;
+    for (int64_t b = 0; b < kBlocks; ++b) EXPECT_EQ(row.blocks[b].facts.scale, 0.0F);
   }
 }
 
@@ -118,11 +133,10 @@ TEST(Quantise, SameBitsOnEveryInstructionSet) {
       const Int8Row row(*named.kernels, x);
       std::vector<Int16Block> row16(kBlocks);
       named.kernels->quantise_int16(x.data(), kCols, row16.data());
-      ASSERT_EQ(row.lows, expected.lows) << named.name;
+      ASSERT_EQ(row.OutlierColumns(), expected.OutlierColumns()) << named.name;
       for (int64_t b = 0; b < kBlocks; ++b) {
-        ASSERT_EQ(std::memcmp(row.blocks[b].highs, expected.blocks[b].highs, 32), 0) << named.name;
-        ASSERT_EQ(std::memcmp(&row.blocks[b].facts, &expected.blocks[b].facts, 16), 0);
-        ASSERT_EQ(row.blocks[b].wide, expected.blocks[b].wide);
+        ASSERT_EQ(std::memcmp(&row.blocks[b], &expected.blocks[b], sizeof(Int8Block)), 0)
+            << named.name;
         ASSERT_EQ(std::memcmp(&row16[b], &expected16[b], sizeof(Int16Block)), 0) << named.name;
       }
     }

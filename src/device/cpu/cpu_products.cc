@@ -59,15 +59,18 @@ void CpuProducts::Linear(const float* x, int64_t rows, int64_t cols,
 
 Activations CpuProducts::PrepareInt8(const float* x, int64_t rows, int64_t cols) {
   const int64_t blocks = cols / kActivationBlock;
+  const int64_t outliers_max = kernels::RowOutliersMax(cols);
   auto* quantised = int8_blocks_.Grow<kernels::Int8Block>(rows * blocks);
-  auto* lows = int8_lows_.Grow<int8_t>(rows * cols);
+  auto* outliers = outliers_.Grow<kernels::ActivationOutlier>(rows * outliers_max);
+  auto* counts = outlier_counts_.Grow<int32_t>(rows);
   pool_.Run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int32_t) {
     const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
     for (int64_t r = task * kRowsPerTask; r < end; ++r) {
-      kernels_.quantise_int8(x + r * cols, cols, quantised + r * blocks, lows + r * cols);
+      counts[r] = kernels_.quantise_int8(x + r * cols, cols, quantised + r * blocks,
+                                         outliers + r * outliers_max);
     }
   });
-  return {.cols = cols, .int8_blocks = quantised, .lows = lows};
+  return {.cols = cols, .int8_blocks = quantised, .outliers = outliers, .outlier_counts = counts};
 }
 
 Activations CpuProducts::PrepareInt16(const float* x, int64_t rows, int64_t cols) {
@@ -116,7 +119,7 @@ void CpuProducts::RunTask(const Task& task, const Activations& x, int64_t rows) 
   const LinearTarget& target = *task.target;
   const kernels::PanelFormat& format = task.matrix->format();
   Prefetch(task.matrix->panel(task.panel_begin), task.matrix->panel_bytes());
-  // A block of 32 is a line of 64 bytes or two, whatever its form.
+  // A value takes 1.5 bytes, 2.5 or 4.
   const int64_t rows_at_once = std::max<int64_t>(4, kRowBytesAtOnce / (x.cols * 2) / 4 * 4);
   for (int64_t r = 0; r < rows; r += rows_at_once) {
     for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {

@@ -39,7 +39,8 @@ class CpuProducts final {
   ThreadPool& pool_;
   std::vector<Task> tasks_;
   AlignedMemory int8_blocks_;
-  AlignedMemory int8_lows_;
+  AlignedMemory outliers_;
+  AlignedMemory outlier_counts_;
   AlignedMemory int16_blocks_;
 };
 
