@@ -11,6 +11,7 @@ namespace {
 struct Avx2 {
   static constexpr int kLanes = 16;
   static constexpr int kParts = 2;
+  static constexpr int kFloatRows = 6;
   struct Pair {
     __m256i part[2];
   };

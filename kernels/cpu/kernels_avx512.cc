@@ -16,6 +16,7 @@ namespace {
 struct Avx512 {
   static constexpr int kLanes = 16;
   static constexpr int kParts = 1;
+  static constexpr int kFloatRows = 12;
   using Bytes = __m512i;
   using Ints = __m512i;
   struct WideBytes {  // as int16: lanes 0, 1 and lanes 2, 3 of every four

@@ -9,6 +9,7 @@ namespace {
 struct Portable {
   static constexpr int kLanes = 8;
   static constexpr int kParts = 1;
+  static constexpr int kFloatRows = 4;
   struct Bytes {
     uint8_t byte[4 * kLanes];
   };

@@ -3,8 +3,9 @@
 // each exact, and then over the row's outliers: the same bits alone or with other rows, on any
 // thread and any instruction set.
 //
-// Isa: kLanes, in kParts registers of integers; Bytes (4 bytes per lane), Ints (one int32 per
-// lane); Int8Sum and Int16Sum add products of 4 columns per lane, the latter those of one register.
+// Isa: kLanes, in kParts registers of integers, and kFloatRows sums of so many lanes fit; Bytes (4
+// bytes per lane), Ints (one int32 per lane); Int8Sum and Int16Sum add products of 4 columns per
+// lane, the latter those of one register.
 #pragma once
 
 #include <cstdint>
@@ -248,6 +249,8 @@ template <typename Isa, typename Format, int kRows>
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) sum[r].StoreTotal(part, &sums[r]);
+    // x is read anew for the next register: the compiler would keep all of it, and has no room.
+    asm volatile("" ::: "memory");
   }
 }
 
@@ -375,112 +378,75 @@ struct IntProduct {
 
 // --- Panels of floats ---
 
-// Column(panel, c): kCount lanes of column c, from the lane that `panel` points to on.
 template <typename Isa>
 struct F32Format : F32Layout {
   static constexpr int64_t kElementBytes = 4;
-  template <int kCount>
-  static Lanes<kCount> Column(const std::byte* panel, int64_t c) {
-    return Lanes<kCount>::Load(reinterpret_cast<const float*>(panel) + c * Isa::kLanes);
+  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
+    return Floats<Isa>::Load(reinterpret_cast<const float*>(panel) + c * Isa::kLanes);
   }
 };
 template <typename Isa>
 struct F16Format : F16Layout {
   static constexpr int64_t kElementBytes = 2;
-  template <int kCount>
-  static Lanes<kCount> Column(const std::byte* panel, int64_t c) {
-    return LoadHalves<kCount>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
+  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
+    return LoadHalves<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
   }
 };
 template <typename Isa>
 struct Bf16Format : Bf16Layout {
   static constexpr int64_t kElementBytes = 2;
-  template <int kCount>
-  static Lanes<kCount> Column(const std::byte* panel, int64_t c) {
-    return LoadBfloat16s<kCount>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
+  static Floats<Isa> Column(const std::byte* panel, int64_t c) {
+    return LoadBfloat16s<Isa::kLanes>(reinterpret_cast<const uint16_t*>(panel) + c * Isa::kLanes);
   }
 };
 
-// Sums over the even and over the odd columns, in rising order: two chains hide the latency of an
-// addition, and halve the rounding error.
+// Sums over the columns in rising order.
 template <typename Isa, typename Format>
 struct FloatProduct {
-  // Four rows take twice over a panel that is two registers wide, since their sums fill the
-  // registers; floats of 32 bits are too many to read twice.
-  static constexpr bool kOnePass = Floats<Isa>::kParts == 1 || Format::kElementBytes == 4;
-  static constexpr int kRowsAtOnce = Floats<Isa>::kParts == 2 && kOnePass ? 3 : 4;
+  // So many rows' sums fill the registers, next to the weights and a value of x.
+  static constexpr int kRowsAtOnce = Isa::kFloatRows;
   static constexpr int64_t kColumnBytes = Format::kElementBytes * Isa::kLanes;
-
-  // totals[r] = kCount lanes of the panel, from `panel` on, . row r of `rows`.
-  template <int kRows, int kCount>
-  [[gnu::always_inline]] static void MultiplyLanes(const std::byte* panel, const float* rows,
-                                                   int64_t cols, Lanes<kCount>* totals) {
-    Lanes<kCount> even[kRows];
-    Lanes<kCount> odd[kRows];
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Lanes<kCount>::Broadcast(0.0F);
-    const int64_t ahead = cols * kColumnBytes;  // the same place in the next panel
-    int64_t c = 0;
-    for (; c + 2 <= cols; c += 2) {
-#pragma GCC unroll 2
-      for (int64_t line = 0; line < 2 * kColumnBytes; line += 64) {
-        __builtin_prefetch(panel + c * kColumnBytes + ahead + line);
-      }
-      const auto first = Format::template Column<kCount>(panel, c);
-      const auto second = Format::template Column<kCount>(panel, c + 1);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        even[r] = MultiplyAdd(first, Lanes<kCount>::Broadcast(rows[r * cols + c]), even[r]);
-        odd[r] = MultiplyAdd(second, Lanes<kCount>::Broadcast(rows[r * cols + c + 1]), odd[r]);
-      }
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      if (c < cols) {
-        even[r] = MultiplyAdd(Format::template Column<kCount>(panel, c),
-                              Lanes<kCount>::Broadcast(rows[r * cols + c]), even[r]);
-      }
-      totals[r] = even[r] + odd[r];
-    }
-  }
 
   template <int kRows>
   static void MultiplyRows(const std::byte* panel, const Activations& x, int64_t x_row,
                            int64_t out_row, const PanelOutput& output) {
-    constexpr int kPasses = kRows < kRowsAtOnce || kOnePass ? 1 : Floats<Isa>::kParts;
-    constexpr int kCount = Isa::kLanes / kPasses;
-    constexpr int kPassParts = Lanes<kCount>::kParts;
     const float* rows = x.floats + x_row * x.cols;
     Floats<Isa> totals[kRows];
-    for (int pass = 0; pass < kPasses; ++pass) {
-      Lanes<kCount> some[kRows];
-      MultiplyLanes<kRows, kCount>(panel + pass * kCount * Format::kElementBytes, rows, x.cols,
-                                   some);
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) totals[r] = Floats<Isa>::Broadcast(0.0F);
+    const int64_t ahead = x.cols * kColumnBytes;  // the same place in the next panel
+    for (int64_t c = 0; c < x.cols; ++c) {
+      __builtin_prefetch(panel + c * kColumnBytes + ahead);
+      const Floats<Isa> weights = Format::Column(panel, c);
+#pragma GCC unroll 12
       for (int r = 0; r < kRows; ++r) {
-        for (int i = 0; i < kPassParts; ++i) {
-          totals[r].part[pass * kPassParts + i] = some[r].part[i];
-        }
+        totals[r] = MultiplyAdd(weights, Floats<Isa>::Broadcast(rows[r * x.cols + c]), totals[r]);
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) StoreTotals<Isa>(totals[r], output, out_row + r);
   }
 };
+
+// As many of the rows as whole calls of kRows take, then 4, 2 and 1 at a time.
+template <typename Product, int kRows>
+[[gnu::always_inline]] inline void MultiplyFrom(int64_t r, const std::byte* panel,
+                                                const Activations& x, int64_t row_begin,
+                                                int64_t rows, const PanelOutput& output) {
+  for (; r + kRows <= rows; r += kRows) {
+    Product::template MultiplyRows<kRows>(panel, x, row_begin + r, r, output);
+  }
+  if constexpr (kRows > 1) {
+    constexpr int kFewer = kRows > 4 ? 4 : kRows / 2;
+    MultiplyFrom<Product, kFewer>(r, panel, x, row_begin, rows, output);
+  }
+}
 
 // Any number of rows, as many at a time as fit the registers.
 template <typename Product>
 void MultiplyPanel(const std::byte* panel, const Activations& x, int64_t row_begin, int64_t rows,
                    const PanelOutput& output) {
-  constexpr int kRows = Product::kRowsAtOnce;
-  int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) {
-    Product::template MultiplyRows<kRows>(panel, x, row_begin + r, r, output);
-  }
-  if (r + 2 <= rows) {
-    Product::template MultiplyRows<2>(panel, x, row_begin + r, r, output);
-    r += 2;
-  }
-  if (r < rows) Product::template MultiplyRows<1>(panel, x, row_begin + r, r, output);
+  MultiplyFrom<Product, Product::kRowsAtOnce>(0, panel, x, row_begin, rows, output);
 }
 
 }  // namespace

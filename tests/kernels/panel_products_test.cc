@@ -132,7 +132,7 @@ TEST_P(PanelProducts, AreExactForTheRoundedActivations) {
   for (const NamedKernels& named : TestedKernels()) {
     const ProductRig rig = Rig(*named.kernels);
     const std::vector<float> rounded = Rounded(*named.kernels, rig.activation(), x, kCols);
-    EXPECT_LT(WorstError(rig.Multiply(x), rounded), 2e-6) << named.name;
+    EXPECT_LT(WorstError(rig.Multiply(x), rounded), kFloatRounding) << named.name;
   }
 }
 
@@ -191,8 +191,7 @@ TEST_P(PanelProducts, ExtremesDoNotSaturate) {
       x[i] = 1.0F;
       x[kCols + i] = -1.0F;
       x[2 * kCols + i] = i % 2 == 0 ? 1.0F : -1.0F;
-      // One value of a block stands out; the others round to 256 n - 128: the smallest low there
-      // is.
+      // One value is an outlier.
       x[3 * kCols + i] = i % 32 == 0 ? (i == 0 ? 100.0F : 0.0F) : i < 32 ? 0.3937F : 0.001F;
     }
     for (const NamedKernels& named : TestedKernels()) {
