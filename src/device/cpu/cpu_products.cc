@@ -20,8 +20,12 @@ constexpr int64_t kTasksPerThread = 8;
 // cache.
 constexpr int64_t kRowBytesAtOnce = 192 << 10;
 
-// Quantising one row takes about a microsecond; rows are shared out in groups.
-constexpr int64_t kRowsPerTask = 8;
+// Quantising so many floats takes about as long as a fork.
+constexpr int64_t kQuantiseTaskFloats = 2 << 10;
+
+int64_t RowsPerTask(int64_t cols) {
+  return std::max<int64_t>(1, kQuantiseTaskFloats / cols);
+}
 
 const CpuMatrix& MatrixOf(const LinearTarget& target) {
   return static_cast<const CpuMatrix&>(*target.weight);
@@ -63,9 +67,10 @@ Activations CpuProducts::PrepareInt8(const float* x, int64_t rows, int64_t cols)
   auto* quantised = int8_blocks_.Grow<kernels::Int8Block>(rows * blocks);
   auto* outliers = outliers_.Grow<kernels::ActivationOutlier>(rows * outliers_max);
   auto* counts = outlier_counts_.Grow<int32_t>(rows);
-  pool_.Run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int32_t) {
-    const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
-    for (int64_t r = task * kRowsPerTask; r < end; ++r) {
+  const int64_t step = RowsPerTask(cols);
+  pool_.Run((rows + step - 1) / step, [&](int64_t task, int32_t) {
+    const int64_t end = std::min(rows, (task + 1) * step);
+    for (int64_t r = task * step; r < end; ++r) {
       counts[r] = kernels_.quantise_int8(x + r * cols, cols, quantised + r * blocks,
                                          outliers + r * outliers_max);
     }
@@ -76,9 +81,10 @@ Activations CpuProducts::PrepareInt8(const float* x, int64_t rows, int64_t cols)
 Activations CpuProducts::PrepareInt16(const float* x, int64_t rows, int64_t cols) {
   const int64_t blocks = cols / kActivationBlock;
   auto* quantised = int16_blocks_.Grow<kernels::Int16Block>(rows * blocks);
-  pool_.Run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int32_t) {
-    const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
-    for (int64_t r = task * kRowsPerTask; r < end; ++r) {
+  const int64_t step = RowsPerTask(cols);
+  pool_.Run((rows + step - 1) / step, [&](int64_t task, int32_t) {
+    const int64_t end = std::min(rows, (task + 1) * step);
+    for (int64_t r = task * step; r < end; ++r) {
       kernels_.quantise_int16(x + r * cols, cols, quantised + r * blocks);
     }
   });
