@@ -1,9 +1,12 @@
 // The tokens of a request and the bits of its log-probabilities do not depend on who shares the
-// step, on how the prompt was chunked, on preemption, or on blocks that another sequence computed.
+// step, on how the prompt was chunked, on preemption, on blocks that another sequence computed, or
+// on the number of threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -42,14 +45,19 @@ class BatchInvariance : public ::testing::TestWithParam<Case> {
     auto checkpoint = OpenCheckpoint(path);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     checkpoint_ = *std::move(checkpoint);
-    driver_ = std::make_unique<ExecutorDriver>(
-        *checkpoint_,
-        DriverOptions{.activations = GetParam().activations, .kv_dtype = GetParam().kv});
+    driver_ = MakeDriver(2);
     alone_ = driver_->Add(Subject());
     driver_->Generate(alone_, kOutputs);
     ASSERT_TRUE(alone_.status.ok()) << alone_.status;
     ASSERT_EQ(alone_.output().size(), static_cast<size_t>(kOutputs));
     ASSERT_EQ(alone_.prompt_logprobs.size(), static_cast<size_t>(kPrompt - 1));
+  }
+
+  std::unique_ptr<ExecutorDriver> MakeDriver(int32_t threads) const {
+    return std::make_unique<ExecutorDriver>(
+        *checkpoint_,
+        DriverOptions{
+            .threads = threads, .activations = GetParam().activations, .kv_dtype = GetParam().kv});
   }
 
   std::vector<TokenId> Tokens(int32_t count, int32_t salt) const {
@@ -136,6 +144,36 @@ TEST_P(BatchInvariance, Batched) {
     driver_->Step(plan);
   }
   ExpectSame(subject);
+}
+
+// Batches of 1 to 24 sequences drawn at random, of which most decode and some compute a part of
+// their prompt: all the ways in which rows may be grouped into products and tiles.
+TEST_P(BatchInvariance, InRandomBatchesOnAnyNumberOfThreads) {
+  for (int32_t threads = 1; threads <= 4; ++threads) {
+    SCOPED_TRACE(threads);
+    const std::unique_ptr<ExecutorDriver> driver = MakeDriver(threads);
+    std::mt19937 random(static_cast<uint32_t>(threads));
+    const auto draw = [&random](int32_t bound) {
+      return static_cast<int32_t>(random() % static_cast<uint32_t>(bound));
+    };
+    DrivenSequence subject = driver->Add(Subject());
+    std::vector<DrivenSequence> neighbours;
+    for (int32_t i = 0; i < 24; ++i) neighbours.push_back(driver->Add(Neighbour(1 + draw(40), i)));
+    while (static_cast<int32_t>(subject.output().size()) < kOutputs) {
+      std::vector<std::pair<DrivenSequence*, int32_t>> plan;
+      const int32_t count = draw(25);
+      std::shuffle(neighbours.begin(), neighbours.end(), random);
+      for (int32_t i = 0; i < count; ++i) {
+        if (i == count / 2) plan.emplace_back(&subject, 1 + draw(subject.rows_left()));
+        DrivenSequence& neighbour = neighbours[static_cast<size_t>(i)];
+        const int32_t chunk = draw(4) == 0 ? 1 + draw(9) : 1;
+        plan.emplace_back(&neighbour, std::min(chunk, neighbour.rows_left()));
+      }
+      if (count == 0) plan.emplace_back(&subject, 1 + draw(subject.rows_left()));
+      driver->Step(plan);
+    }
+    ExpectSame(subject);
+  }
 }
 
 TEST_P(BatchInvariance, AfterPreemption) {

@@ -43,6 +43,7 @@ struct DrivenSequence {
 };
 
 struct DriverOptions {
+  int32_t threads = 2;
   CpuActivations activations = CpuActivations::kF32;
   DType kv_dtype = DType::kF32;
   int32_t tokens_max = 256;
@@ -54,7 +55,7 @@ struct DriverOptions {
 class ExecutorDriver final {
  public:
   ExecutorDriver(const Checkpoint& checkpoint, const DriverOptions& options) {
-    auto device = CreateCpuDevice({.threads = 2, .activations = options.activations});
+    auto device = CreateCpuDevice({.threads = options.threads, .activations = options.activations});
     EXPECT_TRUE(device.ok()) << device.status();
     auto executor = LocalExecutor::Create(*std::move(device), checkpoint,
                                           {.limits = {.tokens_max = options.tokens_max,
