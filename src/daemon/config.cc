@@ -146,6 +146,7 @@ void FillDefaults(v1::Config& config) {
   if (!kv.has_host_blocks()) kv.set_host_blocks(0);
   v1::SchedulerConfig& scheduler = *config.mutable_scheduler();
   if (!scheduler.has_step_tokens_max()) scheduler.set_step_tokens_max(256);
+  if (!scheduler.has_itl_target_ms()) scheduler.set_itl_target_ms(50);
   if (!scheduler.has_sequences_max()) scheduler.set_sequences_max(64);
   if (!scheduler.has_queue_max()) scheduler.set_queue_max(256);
   if (!scheduler.has_queue_tokens_max()) scheduler.set_queue_tokens_max(1048576);
@@ -201,9 +202,7 @@ Status CheckRanges(const v1::Config& config) {
   RETURN_IF_ERROR(CheckRange("scheduler.queue_max", scheduler.queue_max(), 0, 1 << 20));
   RETURN_IF_ERROR(
       CheckRange("scheduler.queue_tokens_max", scheduler.queue_tokens_max(), 1, 1 << 30));
-  if (scheduler.has_itl_target_ms()) {
-    RETURN_IF_ERROR(CheckRange("scheduler.itl_target_ms", scheduler.itl_target_ms(), 0.1, 60000));
-  }
+  RETURN_IF_ERROR(CheckRange("scheduler.itl_target_ms", scheduler.itl_target_ms(), 0, 60000));
   RETURN_IF_ERROR(
       CheckRange("scheduler.output_token_weight", scheduler.output_token_weight(), 0, 1000));
   RETURN_IF_ERROR(

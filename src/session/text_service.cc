@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "polysil/base/check.h"
@@ -12,6 +13,9 @@
 
 namespace polysil {
 namespace {
+
+// Whatever is served: for clients that must name a model and do not know which.
+constexpr std::string_view kDefaultModelName = "default";
 
 std::function<uint64_t()> SystemSeeds() {
   struct Source {
@@ -293,6 +297,7 @@ std::string TextService::TokenBytes(TokenId id) const {
 }
 
 Status TextService::CheckModel(const std::string& model) const {
+  if (model == kDefaultModelName) return OkStatus();
   if (std::find(model_.names.begin(), model_.names.end(), model) != model_.names.end()) {
     return OkStatus();
   }

@@ -94,7 +94,7 @@ TEST(Config, RangesAreSentences) {
   EXPECT_THAT(SettingError("kv.blocks=0"), HasSubstr("kv.blocks is 0; it must be from 2"));
   EXPECT_THAT(SettingError("kv.dtype=f8"), HasSubstr("use one of: f16, f32"));
   EXPECT_THAT(SettingError("scheduler.sequences_max=300"), HasSubstr("more than"));
-  EXPECT_THAT(SettingError("scheduler.itl_target_ms=0"), HasSubstr("it must be from 0.1"));
+  EXPECT_THAT(SettingError("scheduler.itl_target_ms=-1"), HasSubstr("it must be from 0"));
   EXPECT_THAT(SettingError("scheduler.queue_tokens_max=0"), HasSubstr("it must be from 1"));
   EXPECT_THAT(SettingError("scheduler.output_token_weight=-1"), HasSubstr("is -1"));
   EXPECT_THAT(SettingError("server.tenants=anyone"), HasSubstr("use one of: none, api_key"));

@@ -301,8 +301,10 @@ TEST(TextService, RefusesWhileNotReady) {
 TEST(TextService, UnknownModelIsNotFound) {
   ManualRig rig;
   TextCall call = Ask("hi");
-  call.model = "alias";
-  EXPECT_TRUE(rig.Start(call).ok());
+  for (const char* name : {"alias", "default"}) {
+    call.model = name;
+    EXPECT_TRUE(rig.Start(call).ok());
+  }
   for (const char* name : {"", "gpt-4", "test-model\n[ERROR] fake"}) {
     call.model = name;
     const Status status = rig.Start(call);
