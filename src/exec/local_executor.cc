@@ -32,6 +32,7 @@ StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(std::unique_ptr<D
       ModelRunner::Create(
           std::move(device), spec, checkpoint.weights(),
           {.limits = options.limits, .kv_blocks = options.kv_blocks, .kv_layout = layout}));
+  checkpoint.DropPages();
   if (options.limits.kv_host_blocks > 0) {
     options.limits.block_copy_rows = runner->MeasureBlockCopyRows();
   }

@@ -69,6 +69,10 @@ std::string Checkpoint::Digest() const {
   return DigestOf(contents_.files);
 }
 
+void Checkpoint::DropPages() const {
+  for (const std::shared_ptr<const MappedFile>& file : contents_.files) file->DropPages();
+}
+
 std::string Checkpoint::WeightTypes() const {
   std::set<std::string_view> names;
   const auto add = [&](const HostTensor& tensor) { names.insert(Info(tensor.dtype).name); };

@@ -157,6 +157,9 @@ class Checkpoint final {
   // SHA-256 in hex: of the file's bytes for one file; for several, of their names and digests.
   // Reads every byte, so it takes a while (about 0.1 s for 100 MB).
   std::string Digest() const;
+  // To be called when a device has its copy of the weights: what was read of the files leaves the
+  // process' memory. What is read later (rows of the embedding) comes back page by page.
+  void DropPages() const;
 
  private:
   Contents contents_;

@@ -73,6 +73,12 @@ void MappedFile::Prefetch() const {
   }
 }
 
+void MappedFile::DropPages() const {
+  if (!bytes_.empty()) {
+    ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+  }
+}
+
 StatusOr<std::string> ReadTextFile(const std::string& path, int64_t bytes_max) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
   const std::span<const std::byte> bytes = file->bytes();

@@ -26,6 +26,8 @@ class MappedFile final {
   std::span<const std::byte> bytes() const { return bytes_; }
   // Asks the system to read ahead; before all of it is needed.
   void Prefetch() const;
+  // What was read leaves the process' memory. It may be read again.
+  void DropPages() const;
 
  private:
   MappedFile(std::string path, std::span<const std::byte> bytes)

@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 import sse
-from daemon import PATIENCE_S, SANITIZED, wait_for
+from daemon import MODEL, PATIENCE_S, SANITIZED, wait_for
 from test_grpc import INFERENCE, Client
 
 LONG = {"prompt": "Tell me a very long story.", "temperature": 0, "ignore_eos": True}
@@ -71,6 +71,15 @@ def test_clients_that_leave_leave_nothing(start):
     began = time.monotonic()
     daemon.ok("/v1/completions", {**LONG, "max_tokens": 4})
     assert time.monotonic() - began < 10
+
+
+# The weights as the device keeps them, without the file that they came from.
+def test_an_idle_server_is_not_much_larger_than_its_weights(start):
+    daemon = start("--set", "kv.blocks=128")
+    assert daemon.ok("/v1/completions", {"prompt": "Hello", "max_tokens": 4})
+    kv_bytes = 128 * 16 * 23040
+    largest_kib = (MODEL.stat().st_size * 1.3 + kv_bytes) / 1024 + 60 * 1024
+    assert daemon.rss_kib() < largest_kib
 
 
 def test_large_bodies_leave_no_memory_behind(start):
