@@ -9,9 +9,9 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#include <thread>
 #include <vector>
 
+#include "bench/read_bandwidth.h"
 #include "device/cpu/cpu_device.h"
 #include "polysil/base/check.h"
 
@@ -67,36 +67,6 @@ int64_t BytesOf(DType dtype, int64_t values) {
 }
 
 // --- The bound: what the threads read from memory ---
-
-double ReadAll(const std::vector<uint64_t>& words, int32_t threads) {
-  std::vector<std::thread> pool;
-  std::vector<uint64_t> sums(static_cast<size_t>(threads));
-  const auto start = std::chrono::steady_clock::now();
-  for (int32_t t = 0; t < threads; ++t) {
-    pool.emplace_back([&, t] {
-      const size_t part = words.size() / static_cast<size_t>(threads);
-      const uint64_t* from = words.data() + static_cast<size_t>(t) * part;
-      uint64_t sum[8] = {};
-      for (size_t i = 0; i + 8 <= part; i += 8) {
-        for (size_t lane = 0; lane < 8; ++lane) sum[lane] += from[i + lane];
-      }
-      for (const uint64_t lane : sum) sums[static_cast<size_t>(t)] += lane;
-    });
-  }
-  for (auto& thread : pool) thread.join();
-  benchmark::DoNotOptimize(sums);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return static_cast<double>(words.size() * sizeof(uint64_t)) / seconds.count();
-}
-
-// Median of some passes, in bytes per second; measured anew by every benchmark that divides by it.
-double ReadBandwidth(int32_t threads) {
-  static const std::vector<uint64_t> words(size_t{256} << 17, 1);  // 256 MiB: beyond any cache
-  std::vector<double> passes;
-  for (int i = 0; i < 7; ++i) passes.push_back(ReadAll(words, threads));
-  std::sort(passes.begin(), passes.end());
-  return passes[passes.size() / 2];
-}
 
 void BM_ReadBandwidth(benchmark::State& state) {
   double total = 0;
@@ -211,57 +181,6 @@ void BM_SmolPrefillProducts(benchmark::State& state) {
 BENCHMARK(BM_SmolPrefillProducts)
     ->ArgsProduct({{1, kThreadsMax}, {4, 32, 512}})
     ->ArgNames({"threads", "rows"})
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-
-// --- Attention of SmolLM2's 30 layers: 9 query heads on 3 KV heads of 64, float16 ---
-
-void BM_Attention(benchmark::State& state) {
-  const auto device = MakeDevice(kThreadsMax);
-  const auto context = static_cast<int32_t>(state.range(0));
-  const auto rows = static_cast<int32_t>(state.range(1));
-  KvPool pool = {.blocks = (context + 15) / 16,
-                 .layout = {.layers = 30, .kv_heads = 3, .head_size = 64}};
-  auto buffer = device->Allocate(pool.blocks * pool.layout.block_bytes());
-  CHECK(buffer.ok(), "{}", Message(buffer.status()));
-  pool.base = (*buffer)->data();
-  std::vector<BlockId> table;
-  for (int32_t b = 0; b < pool.blocks; ++b) table.push_back({b});
-  const std::vector<float> kv = RandomFloats(int64_t{context} * 192);
-  const AttentionSequence whole = {.rows = context, .block_table = table};
-  for (int32_t layer = 0; layer < 30; ++layer) {
-    device->ops().StoreKv({&pool, layer, kv.data(), kv.data(), {&whole, 1}});
-  }
-  const std::vector<float> q = RandomFloats(int64_t{rows} * 576);
-  std::vector<float> out(q.size());
-  const AttentionSequence last = {
-      .rows = rows, .position_begin = context - rows, .block_table = table};
-  for (auto _ : state) {
-    for (int32_t layer = 0; layer < 30; ++layer) {
-      device->ops().Attention({.pool = &pool,
-                               .layer = layer,
-                               .q_heads = 9,
-                               .q = q.data(),
-                               .out = out.data(),
-                               .sequences = {&last, 1},
-                               .scale = 0.125F});
-    }
-  }
-  const auto bytes =
-      static_cast<double>(int64_t{context} * 30 * 3 * 64 * 2 * 2 * state.iterations());
-  const double seen = rows * (context - 0.5 * (rows - 1));
-  const double operations = seen * 30 * 9 * 64 * 2 * 2 * static_cast<double>(state.iterations());
-  if (rows == 1) {
-    state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
-  }
-  state.counters["GOP/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsRate);
-}
-BENCHMARK(BM_Attention)
-    ->Args({128, 1})
-    ->Args({1500, 1})
-    ->Args({512, 512})
-    ->Args({2048, 512})
-    ->ArgNames({"context", "rows"})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

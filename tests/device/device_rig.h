@@ -52,6 +52,9 @@ inline std::unique_ptr<Device> MakeDevice(const CpuOptions& options) {
   return device.ok() ? *std::move(device) : nullptr;
 }
 
+// Calls of operator new by all threads since the program began; cpu_device_test.cc counts them.
+int64_t AllocationsSoFar();
+
 // A matrix of random blocks on a device, with its exact values.
 struct LoadedMatrix {
   LoadedMatrix(Device& device, DType dtype, int64_t rows, int64_t cols, uint32_t seed)

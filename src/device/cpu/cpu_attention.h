@@ -1,13 +1,15 @@
-// CpuAttention: paged attention of the CPU device. Work is cut into tiles of rows of one KV head,
-// and, when there are too few of them for the threads, further into chunks of positions whose
-// partial results are joined in order; both ways do the same operations in the same order. Called
-// by the worker thread.
+// CpuAttention: paged attention of the CPU device. The plan cuts a call into tasks; a task either
+// computes its rows to the end or leaves the partial result of one chunk, and whoever computes the
+// last chunk of a row joins them in order. Both ways do the same operations in the same order.
+// Called by the worker thread.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/cpu/aligned_memory.h"
+#include "device/cpu/attention_plan.h"
 #include "device/cpu/thread_pool.h"
 #include "kernels/kernels.h"
 #include "polysil/device/ops.h"
@@ -19,23 +21,17 @@ class CpuAttention final {
   CpuAttention(const kernels::CpuKernels& kernels, ThreadPool& pool)
       : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.threads())) {}
 
-  void Store(const StoreKvArgs& args);
   void Attend(const AttentionArgs& args);
 
  private:
-  // Rows of one sequence for one KV head: rows * group queries.
-  struct Tile {
-    const AttentionSequence* sequence;
-    int32_t row_begin;  // in the sequence
-    int32_t rows;
-    int32_t kv_head;
-    int32_t chunk_begin;  // chunks that its rows see
-    int32_t chunk_end;
-    int32_t partials_begin;  // its first slot when chunks are computed apart
-  };
-  struct ChunkTask {
-    int32_t tile;
-    int32_t chunk;
+  // Facts of the call in hand.
+  struct Call {
+    const AttentionArgs& args;
+    int32_t group;    // query heads of one KV head
+    int32_t padded;   // floats of a query
+    int32_t queries;  // most of a task
+    float* slots = nullptr;
+    int64_t slot_queries = 0;  // of all slots
   };
   struct Span {
     int32_t begin;
@@ -44,30 +40,26 @@ class CpuAttention final {
   // One thread's working memory, as pointers into its block.
   struct Scratch;
 
-  template <typename Element>
-  void StoreRow(const StoreKvArgs& args, const AttentionSequence& sequence, int32_t row,
-                int32_t rank);
-  float* RowOf(int32_t rank, int32_t head_size);
-  void PlanTiles(const AttentionArgs& args);
-  Scratch ScratchOf(int32_t rank, const AttentionArgs& args);
-  kernels::AttentionPartials PartialsAt(float* memory) const;
-  void ComputeChunk(const AttentionArgs& args, const Tile& tile, int32_t chunk,
+  Scratch ScratchOf(int32_t rank, const Call& call);
+  void PrepareSlots(Call& call);
+  kernels::AttentionPartials SlotAt(const Call& call, int32_t kv_head, int32_t slot) const;
+  void RunTask(const Call& call, const AttentionPlan::Task& task, int32_t rank);
+  void ComputeChunk(const Call& call, const AttentionPlan::Task& task, int32_t chunk,
                     const Scratch& scratch, const kernels::AttentionPartials& partials) const;
-  static void FillGroups(const AttentionArgs& args, const Tile& tile, int32_t origin, Span seen,
-                         const Scratch& scratch);
-  void LoadQueries(const AttentionArgs& args, const Tile& tile, float* q) const;
-  void WriteOutput(const AttentionArgs& args, const Tile& tile,
-                   const kernels::AttentionPartials& all) const;
-  void AttendTile(const AttentionArgs& args, const Tile& tile, int32_t rank);
-  void AttendByChunks(const AttentionArgs& args);
+  static void FillGroups(const AttentionArgs& args, const AttentionSequence& sequence,
+                         int32_t kv_head, int32_t origin, Span seen, const Scratch& scratch);
+  void LoadQueries(const Call& call, const AttentionPlan::Task& task, float* q) const;
+  void JoinChunks(const Call& call, const AttentionPlan::Row& row, int32_t kv_head,
+                  const kernels::AttentionPartials& all) const;
+  void WriteRow(const Call& call, const AttentionPlan::Row& row, int32_t kv_head,
+                const kernels::AttentionPartials& all) const;
 
   const kernels::CpuKernels& kernels_;
   ThreadPool& pool_;
-  std::vector<AlignedMemory> scratch_;  // by rank
-  std::vector<Tile> tiles_;
-  std::vector<ChunkTask> chunk_tasks_;
-  AlignedMemory partials_;
-  int32_t tile_queries_ = 0;  // most queries of a tile
+  AttentionPlan plan_;
+  std::vector<AlignedMemory> scratch_;   // by rank
+  AlignedMemory slots_;                  // partial results of chunks computed apart
+  std::vector<int32_t> chunks_missing_;  // of each row and KV head; threads count them down
 };
 
 }  // namespace polysil

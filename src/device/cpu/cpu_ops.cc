@@ -68,7 +68,7 @@ void CpuOps::Rope(float* x, std::span<const int32_t> positions, int32_t heads, i
 }
 
 void CpuOps::StoreKv(const StoreKvArgs& args) {
-  attention_.Store(args);
+  kv_store_.Store(args);
 }
 
 void CpuOps::Attention(const AttentionArgs& args) {

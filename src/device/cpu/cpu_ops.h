@@ -7,6 +7,7 @@
 
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_products.h"
+#include "device/cpu/kv_store.h"
 #include "device/cpu/rope_table.h"
 #include "device/cpu/thread_pool.h"
 #include "kernels/kernels.h"
@@ -17,7 +18,11 @@ namespace polysil {
 class CpuOps final : public Ops {
  public:
   CpuOps(const kernels::CpuKernels& kernels, ThreadPool& pool)
-      : kernels_(kernels), pool_(pool), products_(kernels, pool), attention_(kernels, pool) {}
+      : kernels_(kernels),
+        pool_(pool),
+        products_(kernels, pool),
+        kv_store_(kernels, pool),
+        attention_(kernels, pool) {}
 
   void Embed(const WeightMatrix& table, std::span<const TokenId> ids, float scale,
              float* out) override;
@@ -45,6 +50,7 @@ class CpuOps final : public Ops {
   ThreadPool& pool_;
   RopeTable ropes_;
   CpuProducts products_;
+  KvStore kv_store_;
   CpuAttention attention_;
 };
 
