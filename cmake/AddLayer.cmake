@@ -116,14 +116,16 @@ function(add_program name layer)
   target_link_libraries(${name} PRIVATE polysil_${layer})
 endfunction()
 
-# bench/<layer>_bench.cc: a Google Benchmark program bench_<layer>, linked against that layer.
+# bench/<layer>[_<part>]_bench.cc: a Google Benchmark program bench_<layer>[_<part>], linked against
+# that layer.
 function(add_benchmarks)
   file(GLOB benches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*_bench.cc)
   foreach(source ${benches})
     get_filename_component(stem ${source} NAME_WE)
-    string(REPLACE "_bench" "" layer ${stem})
-    add_executable(bench_${layer} EXCLUDE_FROM_ALL ${source})
-    target_compile_definitions(bench_${layer} PRIVATE POLYSIL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    target_link_libraries(bench_${layer} PRIVATE polysil_${layer} benchmark::benchmark)
+    string(REPLACE "_bench" "" name ${stem})
+    string(REGEX REPLACE "_.*" "" layer ${name})
+    add_executable(bench_${name} EXCLUDE_FROM_ALL ${source})
+    target_compile_definitions(bench_${name} PRIVATE POLYSIL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_link_libraries(bench_${name} PRIVATE polysil_${layer} benchmark::benchmark)
   endforeach()
 endfunction()

@@ -74,23 +74,55 @@ const typename Kind::Element* GroupOf(const std::byte* const* groups, int32_t po
       groups[static_cast<uint32_t>(position) / kKeyGroup]);
 }
 
-// Asks for the groups of positions [begin, end): blocks lie anywhere, and the hardware cannot guess
-// them.
-void PrefetchGroups(const AttentionChunk& chunk, const std::byte* const* groups, int32_t begin,
-                    int32_t end) {
-  const int64_t group_bytes = int64_t{kKeyGroup} * chunk.head_size * (chunk.halves ? 2 : 4);
-  for (int32_t p = begin / kKeyGroup * kKeyGroup; p < end; p += kKeyGroup) {
-    for (int64_t at = 0; at < group_bytes; at += 64) {
-      __builtin_prefetch(groups[p / kKeyGroup] + at);
+// Positions of a chunk.
+struct Span {
+  int32_t begin;
+  int32_t end;
+};
+
+// Asks for what will be read, line by line, some way ahead of the reading: blocks lie anywhere, and
+// the hardware does not look beyond a page. The first tile of queries asks; the others find it all
+// there, and have a NoReadAhead.
+class ReadAhead {
+ public:
+  explicit ReadAhead(const AttentionChunk& chunk)
+      : group_(chunk.reads),
+        group_end_(chunk.reads + chunk.reads_count),
+        group_bytes_(KvGroupBytes(chunk.type, chunk.head_size)) {
+    Steps(kLinesAhead);
+  }
+  [[gnu::always_inline]] void Steps(int lines) {
+    for (int i = 0; i < lines; ++i) {
+      if (group_ == group_end_) return;
+      __builtin_prefetch(*group_ + at_);
+      at_ += kLineBytes;
+      if (at_ < group_bytes_) continue;
+      at_ = 0;
+      ++group_;
     }
   }
-}
+
+ private:
+  static constexpr int64_t kLineBytes = 64;
+  // 8 KiB: what two cores read in about three times the memory's latency.
+  static constexpr int kLinesAhead = 128;
+
+  const std::byte* const* group_;
+  const std::byte* const* group_end_;
+  int64_t group_bytes_;
+  int64_t at_ = 0;
+};
+
+struct NoReadAhead {
+  [[gnu::always_inline]] void Steps(int /*lines*/) {}
+};
 
 // scores[i][p] = scale * (q i . key p) for kQueries queries and 16 * kSixteens positions from
 // `begin` on, a multiple of 16. Those of a last group that does not exist repeat the one before.
-template <typename Kind, int kQueries, int kSixteens>
+template <typename Kind, int kQueries, int kSixteens, typename Ahead>
 [[gnu::always_inline]] inline void ScoreTile(const AttentionChunk& chunk, const float* q,
-                                             int32_t begin, int32_t end, float* scores) {
+                                             int32_t begin, int32_t end, float* scores,
+                                             Ahead& ahead) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
   const typename Kind::Element* low[kSixteens];
   const typename Kind::Element* high[kSixteens];
@@ -105,7 +137,9 @@ template <typename Kind, int kQueries, int kSixteens>
 #pragma GCC unroll 12
     for (int s = 0; s < kSixteens; ++s) sums[i][s] = Sixteen::Broadcast(0.0F);
   }
+  constexpr int kLines = kSixteens * int{sizeof(typename Kind::Element)} / 4;
   for (int32_t d = 0; d < chunk.head_size; ++d) {
+    ahead.Steps(kLines > 0 ? kLines : 1);
 #pragma GCC unroll 12
     for (int s = 0; s < kSixteens; ++s) {
       const Sixteen key = Kind::Load(low[s] + d * kKeyGroup, high[s] + d * kKeyGroup);
@@ -126,19 +160,17 @@ template <typename Kind, int kQueries, int kSixteens>
 }
 
 // Positions [begin, end), begin a multiple of 16, for kQueries queries.
-template <typename Kind, int kQueries>
+template <typename Kind, int kQueries, typename Ahead>
 void ScoreQueries(const AttentionChunk& chunk, const float* q, int32_t begin, int32_t end,
-                  float* scores) {
+                  float* scores, Ahead& ahead) {
   constexpr int kSixteens = kTileSixteens / kQueries;
   int32_t p = begin;
   if constexpr (kSixteens > 1) {
     for (; p + 16 * (kSixteens - 1) < end; p += 16 * kSixteens) {
-      PrefetchGroups(chunk, chunk.keys, p + 16 * kSixteens,
-                     p + 32 * kSixteens < end ? p + 32 * kSixteens : end);
-      ScoreTile<Kind, kQueries, kSixteens>(chunk, q, p, end, scores);
+      ScoreTile<Kind, kQueries, kSixteens>(chunk, q, p, end, scores, ahead);
     }
   }
-  for (; p < end; p += 16) ScoreTile<Kind, kQueries, 1>(chunk, q, p, end, scores);
+  for (; p < end; p += 16) ScoreTile<Kind, kQueries, 1>(chunk, q, p, end, scores, ahead);
 }
 
 // Turns scores [begin, end) into exp(score - largest); the others of their sixteens into 0. Returns
@@ -167,9 +199,10 @@ void SoftmaxChunk(float* scores, int32_t begin, int32_t end, float* largest, flo
 
 // sums[i][d] += weight[i][p] * value p [d] over positions [begin, end) in rising order, for
 // kQueries queries and kSixteens sixteens of d.
-template <typename Kind, int kQueries, int kSixteens>
+template <typename Kind, int kQueries, int kSixteens, typename Ahead>
 [[gnu::always_inline]] inline void AddTile(const AttentionChunk& chunk, const float* weights,
-                                           int32_t d, int32_t begin, int32_t end, float* sums) {
+                                           int32_t d, int32_t begin, int32_t end, float* sums,
+                                           Ahead& ahead) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
   Sixteen totals[kQueries][kSixteens];
 #pragma GCC unroll 12
@@ -179,6 +212,7 @@ template <typename Kind, int kQueries, int kSixteens>
       totals[i][s] = Sixteen::Load(sums + i * padded + d + 16 * s);
     }
   }
+  constexpr int kLines = kSixteens * int{sizeof(typename Kind::Element)} / 4;
   const float* weight = weights + begin;
   for (int32_t p = begin; p < end;) {
     const int32_t in_group = p & (kKeyGroup - 1);
@@ -186,6 +220,7 @@ template <typename Kind, int kQueries, int kSixteens>
         GroupOf<Kind>(chunk.values, p) + in_group * chunk.head_size + d;
     const int32_t stop = p - in_group + kKeyGroup < end ? p - in_group + kKeyGroup : end;
     for (; p < stop; ++p, row += chunk.head_size, ++weight) {
+      ahead.Steps(kLines > 0 ? kLines : 1);
 #pragma GCC unroll 12
       for (int s = 0; s < kSixteens; ++s) {
         const Sixteen value = Kind::Load(row + 16 * s);
@@ -222,26 +257,26 @@ void AddRest(const AttentionChunk& chunk, const float* weights, int32_t queries,
 }
 
 // Positions [begin, end) for kQueries queries that all see them.
-template <typename Kind, int kQueries>
+template <typename Kind, int kQueries, typename Ahead>
 void AddValues(const AttentionChunk& chunk, const float* weights, int32_t begin, int32_t end,
-               float* sums) {
+               float* sums, Ahead& ahead) {
   if (begin >= end) return;
   constexpr int kSixteens = kTileSixteens / kQueries;
   int32_t d = 0;
   for (; d + 16 * kSixteens <= chunk.head_size; d += 16 * kSixteens) {
-    AddTile<Kind, kQueries, kSixteens>(chunk, weights, d, begin, end, sums);
+    AddTile<Kind, kQueries, kSixteens>(chunk, weights, d, begin, end, sums, ahead);
   }
   for (; d + 16 <= chunk.head_size; d += 16) {
-    AddTile<Kind, kQueries, 1>(chunk, weights, d, begin, end, sums);
+    AddTile<Kind, kQueries, 1>(chunk, weights, d, begin, end, sums, ahead);
   }
   if (d < chunk.head_size) AddRest<Kind>(chunk, weights, kQueries, d, begin, end, sums);
 }
 
 // Queries [first, first + kQueries) over positions [begin, end), of which each may see a part only:
 // what all see together, the rest one by one.
-template <typename Kind, int kQueries>
+template <typename Kind, int kQueries, typename Ahead>
 void AddSeenValues(const AttentionChunk& chunk, int32_t first, const float* scores, int32_t begin,
-                   int32_t end, float* all_sums) {
+                   int32_t end, float* all_sums, Ahead& ahead) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
   const float* weights = scores + first * kAttentionChunk;
   float* sums = all_sums + first * padded;
@@ -258,16 +293,22 @@ void AddSeenValues(const AttentionChunk& chunk, int32_t first, const float* scor
   if (common_end < common_begin) common_end = common_begin;
   const auto add_alone = [&](int i, int32_t from, int32_t to) {
     AddValues<Kind, 1>(chunk, weights + i * kAttentionChunk, from > begins[i] ? from : begins[i],
-                       to < ends[i] ? to : ends[i], sums + i * padded);
+                       to < ends[i] ? to : ends[i], sums + i * padded, ahead);
   };
   for (int i = 0; i < kQueries; ++i) add_alone(i, begin, common_begin);
-  AddValues<Kind, kQueries>(chunk, weights, common_begin, common_end, sums);
+  AddValues<Kind, kQueries>(chunk, weights, common_begin, common_end, sums, ahead);
   for (int i = 0; i < kQueries; ++i) add_alone(i, common_end, end);
 }
 
-// Calls visit(integral constant, first query) for tiles of queries: large ones, then what is left.
+// Calls visit(integral constant, first query, ahead) for tiles of queries: large ones, then what is
+// left. The first one reads ahead.
 template <typename Visit>
-[[gnu::always_inline]] inline void ForQueryTiles(int32_t queries, const Visit& visit) {
+[[gnu::always_inline]] inline void ForQueryTiles(int32_t queries, ReadAhead& ahead,
+                                                 const Visit& visit_tile) {
+  NoReadAhead nothing;
+  const auto visit = [&](auto size, int32_t first) {
+    first == 0 ? visit_tile(size, first, ahead) : visit_tile(size, first, nothing);
+  };
   int32_t i = 0;
   if constexpr (kTileSixteens == 12) {
     for (; i + 12 <= queries; i += 12) visit(std::integral_constant<int, 12>(), i);
@@ -278,10 +319,6 @@ template <typename Visit>
 }
 
 // Positions of the chunk that any query sees.
-struct Span {
-  int32_t begin;
-  int32_t end;
-};
 Span SeenPositions(const AttentionChunk& chunk) {
   Span span = {kAttentionChunk, 0};
   for (int32_t i = 0; i < chunk.queries; ++i) {
@@ -291,38 +328,39 @@ Span SeenPositions(const AttentionChunk& chunk) {
   return span;
 }
 
+// Query i's scores into weights; returns the positions that it sees. Its sums become zero.
+Span SoftmaxQuery(const AttentionChunk& chunk, int32_t i, float* scores,
+                  const AttentionPartials& partials) {
+  const int32_t padded = PaddedHeadSize(chunk.head_size);
+  std::memset(partials.sums + i * padded, 0, static_cast<size_t>(padded) * sizeof(float));
+  partials.largest[i] = kNothingSeen;
+  partials.totals[i] = 0.0F;
+  const Span seen = {chunk.begins[i], chunk.ends[i]};
+  if (seen.begin >= seen.end) return {0, 0};
+  if (chunk.softcap > 0.0F) SoftCapRow(scores + seen.begin, chunk.softcap, seen.end - seen.begin);
+  SoftmaxChunk(scores, seen.begin, seen.end, partials.largest + i, partials.totals + i);
+  return seen;
+}
+
 template <typename Kind>
 void AttendChunkOf(const AttentionChunk& chunk, float* scores, const AttentionPartials& partials) {
   const int32_t padded = PaddedHeadSize(chunk.head_size);
   const Span span = SeenPositions(chunk);
   const int32_t first = span.begin / 16 * 16;
-  ForQueryTiles(chunk.queries, [&](auto queries, int32_t i) {
+  ReadAhead ahead(chunk);
+  ForQueryTiles(chunk.queries, ahead, [&](auto queries, int32_t i, auto& asks) {
     ScoreQueries<Kind, queries>(chunk, chunk.q + i * padded, first, span.end,
-                                scores + i * kAttentionChunk);
+                                scores + i * kAttentionChunk, asks);
   });
-  PrefetchGroups(chunk, chunk.values, span.begin, span.end);
   for (int32_t i = 0; i < chunk.queries; ++i) {
-    std::memset(partials.sums + i * padded, 0, static_cast<size_t>(padded) * sizeof(float));
-    partials.largest[i] = kNothingSeen;
-    partials.totals[i] = 0.0F;
-    const int32_t begin = chunk.begins[i];
-    const int32_t end = chunk.ends[i];
-    if (begin >= end) continue;
-    float* row = scores + i * kAttentionChunk;
-    if (chunk.softcap > 0.0F) SoftCapRow(row + begin, chunk.softcap, end - begin);
-    SoftmaxChunk(row, begin, end, partials.largest + i, partials.totals + i);
+    SoftmaxQuery(chunk, i, scores + i * kAttentionChunk, partials);
   }
   for (int32_t begin = span.begin; begin < span.end; begin += kStripPositions) {
     const int32_t end = begin + kStripPositions < span.end ? begin + kStripPositions : span.end;
-    ForQueryTiles(chunk.queries, [&](auto queries, int32_t i) {
-      AddSeenValues<Kind, queries>(chunk, i, scores, begin, end, partials.sums);
+    ForQueryTiles(chunk.queries, ahead, [&](auto queries, int32_t i, auto& asks) {
+      AddSeenValues<Kind, queries>(chunk, i, scores, begin, end, partials.sums, asks);
     });
   }
-}
-
-void AttendChunk(const AttentionChunk& chunk, float* scratch, const AttentionPartials& partials) {
-  chunk.halves ? AttendChunkOf<Halves>(chunk, scratch, partials)
-               : AttendChunkOf<Singles>(chunk, scratch, partials);
 }
 
 float ExpOf(float x) {

@@ -105,6 +105,30 @@ inline constexpr int32_t kAttentionChunk = 256;
 // all of them. A block holds whole groups.
 inline constexpr int32_t kKeyGroup = 8;
 
+// Most elements of a head whose keys and values are kInt8.
+inline constexpr int32_t kInt8HeadSizeMax = 512;
+
+// How keys and values are kept.
+enum class KvType {
+  kFloat,
+  kHalf,
+  kInt8,  // with a float scale for each token, behind the elements of its group
+};
+
+// Of kKeyGroup tokens.
+constexpr int64_t KvGroupBytes(KvType type, int32_t head_size) {
+  const int64_t elements = int64_t{kKeyGroup} * head_size;
+  switch (type) {
+    case KvType::kFloat:
+      return elements * 4;
+    case KvType::kHalf:
+      return elements * 2;
+    case KvType::kInt8:
+      return elements + kKeyGroup * 4;
+  }
+  return 0;
+}
+
 // Rows of queries and sums are padded with zeros to whole sixteens.
 constexpr int32_t PaddedHeadSize(int32_t head_size) {
   return (head_size + 15) / 16 * 16;
@@ -114,17 +138,23 @@ constexpr int32_t PaddedHeadSize(int32_t head_size) {
 struct AttentionChunk {
   int32_t queries;
   int32_t head_size;
-  bool halves;  // keys and values are float16, else float
+  KvType type;
   float scale;
   float softcap;          // 0: none
   const float* q;         // [queries, padded head size]
   const int32_t* begins;  // query i sees positions [begins[i], ends[i]) of the chunk
   const int32_t* ends;
   // By group of positions of the chunk: keys [head_size, kKeyGroup], values [kKeyGroup, head_size].
+  // Of kInt8, two neighbours lie together: keys [head_size / 2, kKeyGroup, 2], values
+  // [kKeyGroup / 2, head_size, 2]; heads are of even size.
   // From the sixteen of the first position that is seen to the last that is; what lies beyond a
   // query's positions may be anything.
   const std::byte* const* keys;
   const std::byte* const* values;
+  // Groups in the order in which they are read here, and the first of those that come next; asked
+  // for ahead of time. May be none.
+  const std::byte* const* reads;
+  int32_t reads_count;
 };
 
 // exp-weighted sums of values relative to the largest score, for each query.
@@ -135,7 +165,7 @@ struct AttentionPartials {
 };
 
 // Floats of scratch that attend_chunk needs.
-int64_t AttentionScratchFloats(int32_t queries);
+int64_t AttentionScratchFloats(int32_t queries, int32_t head_size);
 
 // --- The table -----------------------------------------------------------------------------------
 
@@ -165,6 +195,9 @@ struct CpuKernels {
                         const float* cosines, const float* sines);
   void (*floats_to_halves)(const float* from, int64_t count, uint16_t* to);
 
+  // One key or value of an even number of elements as 8-bit integers, rounded to the nearest;
+  // returns their scale, no number if an element is infinite or none.
+  float (*quantise_kv)(const float* x, int32_t head_size, int8_t* to);
   void (*attend_chunk)(const AttentionChunk& chunk, float* scratch,
                        const AttentionPartials& partials);
   // Joins the next chunk's partials to those of all chunks before it (totals 0: none yet).

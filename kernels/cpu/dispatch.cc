@@ -42,8 +42,11 @@ const CpuKernels& KernelsFor(Isa isa) {
   return PortableKernels();
 }
 
-int64_t AttentionScratchFloats(int32_t queries) {
-  return int64_t{queries} * kAttentionChunk;  // the scores
+// Scores; of 8-bit integers, scales of values and of queries, and 16-bit weights and queries.
+int64_t AttentionScratchFloats(int32_t queries, int32_t head_size) {
+  const int64_t scores = int64_t{queries} * kAttentionChunk;
+  const int64_t scales = kAttentionChunk + (queries + 15) / 16 * 16;
+  return scores + scales + scores / 2 + int64_t{queries} * PaddedHeadSize(head_size) / 2;
 }
 
 }  // namespace polysil::kernels

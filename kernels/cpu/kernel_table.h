@@ -2,7 +2,7 @@
 // set alone; internal linkage, as in lanes.h.
 #pragma once
 
-#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/attention_int8_kernels.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/panel_pack.h"
 #include "kernels/cpu/panel_products.h"
@@ -68,6 +68,7 @@ constexpr CpuKernels MakeKernels(kernels::Isa isa) {
       .rope_halves = RopeHalves,
       .rope_adjacent = RopeAdjacent,
       .floats_to_halves = FloatsToHalves,
+      .quantise_kv = QuantiseKv,
       .attend_chunk = AttendChunk,
       .merge_partials = MergePartials,
   };

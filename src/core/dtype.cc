@@ -6,8 +6,8 @@
 namespace polysil {
 namespace {
 
-// In the order of DType, with GGUF's number.
-constexpr std::array<std::pair<uint32_t, DTypeInfo>, 18> kTypes = {{
+// In the order of DType, with GGUF's number where such tensors are read.
+constexpr std::array<std::pair<std::optional<uint32_t>, DTypeInfo>, 19> kTypes = {{
     {0, {DType::kF32, "F32", 1, 4}},
     {1, {DType::kF16, "F16", 1, 2}},
     {30, {DType::kBF16, "BF16", 1, 2}},
@@ -26,6 +26,7 @@ constexpr std::array<std::pair<uint32_t, DTypeInfo>, 18> kTypes = {{
     {21, {DType::kIQ3_S, "IQ3_S", 256, 110}},
     {17, {DType::kIQ2_XS, "IQ2_XS", 256, 74}},
     {39, {DType::kMXFP4, "MXFP4", 32, 17}},
+    {std::nullopt, {DType::kI8, "I8", 1, 1}},
 }};
 
 }  // namespace

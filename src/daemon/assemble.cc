@@ -116,6 +116,11 @@ struct LoadedExecutor {
   std::string device;
 };
 
+// As CheckConfig let it pass.
+DType KvDType(std::string_view name) {
+  return name == "f32" ? DType::kF32 : name == "int8" ? DType::kI8 : DType::kF16;
+}
+
 StatusOr<LoadedExecutor> LoadExecutor(const Checkpoint& checkpoint, const v1::Config& config) {
   const CpuActivations activations =
       config.cpu().activations() == "f32" ? CpuActivations::kF32 : CpuActivations::kQ8;
@@ -127,7 +132,7 @@ StatusOr<LoadedExecutor> LoadExecutor(const Checkpoint& checkpoint, const v1::Co
                            .kv_heads = spec.kv_heads,
                            .head_size = spec.head_size,
                            .tokens_per_block = config.kv().block_tokens(),
-                           .dtype = config.kv().dtype() == "f32" ? DType::kF32 : DType::kF16};
+                           .dtype = KvDType(config.kv().dtype())};
   ASSIGN_OR_RETURN(const KvSizing sizing,
                    SizeKv(config, spec.context_tokens_max, layout, MemoryAvailableBytes()));
   const v1::SchedulerConfig& scheduler = config.scheduler();

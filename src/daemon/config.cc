@@ -188,7 +188,7 @@ Status CheckRanges(const v1::Config& config) {
     return InvalidArgument("kv.block_tokens is {}; use one of: {}", kv.block_tokens(),
                            fmt::join(kBlockTokens, ", "));
   }
-  RETURN_IF_ERROR(CheckChoice("kv.dtype", kv.dtype(), {"f16", "f32"}));
+  RETURN_IF_ERROR(CheckChoice("kv.dtype", kv.dtype(), {"f16", "f32", "int8"}));
   const v1::SchedulerConfig& scheduler = config.scheduler();
   RETURN_IF_ERROR(CheckRange("scheduler.step_tokens_max", scheduler.step_tokens_max(), 1, 65536));
   RETURN_IF_ERROR(CheckRange("scheduler.sequences_max", scheduler.sequences_max(), 1, 4096));

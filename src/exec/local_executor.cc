@@ -6,12 +6,19 @@
 #include "exec/worker.h"
 
 namespace polysil {
+namespace {
+
+// Sums of 8 by 16 bits over a head fit 32.
+constexpr int32_t kInt8HeadSizeMax = 512;
+
+}  // namespace
 
 StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(std::unique_ptr<Device> device,
                                                                const Checkpoint& checkpoint,
                                                                LocalExecutorOptions options) {
-  if (options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kF32) {
-    return InvalidArgument("the KV cannot be kept as {}; F16 and F32 can",
+  if (options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kF32 &&
+      options.kv_dtype != DType::kI8) {
+    return InvalidArgument("the KV cannot be kept as {}; F16, F32 and I8 can",
                            Info(options.kv_dtype).name);
   }
   if (options.limits.steps_in_flight_max < 1) {
@@ -19,6 +26,11 @@ StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(std::unique_ptr<D
                            options.limits.steps_in_flight_max);
   }
   const ModelSpec& spec = checkpoint.spec();
+  if (options.kv_dtype == DType::kI8 &&
+      (spec.head_size % 2 != 0 || spec.head_size > kInt8HeadSizeMax)) {
+    return InvalidArgument("the KV of heads of {} cannot be kept as I8; even ones up to {} can",
+                           spec.head_size, kInt8HeadSizeMax);
+  }
   const KvLayout layout{.layers = spec.layer_count(),
                         .kv_heads = spec.kv_heads,
                         .head_size = spec.head_size,

@@ -23,7 +23,7 @@ struct LocalExecutorOptions {
   StepLimits limits;
   int32_t kv_blocks = 0;
   int32_t kv_block_tokens = 16;
-  DType kv_dtype = DType::kF16;  // or kF32
+  DType kv_dtype = DType::kF16;  // or kF32, kI8
 };
 
 class LocalExecutor final : public Executor {

@@ -92,7 +92,7 @@ TEST(Config, RangesAreSentences) {
   ASSERT_TRUE(MergeYaml("kv: {host_blocks: 5, prefix_cache: false}\n", "e", tier).ok());
   EXPECT_THAT(Message(Complete(tier).status()), HasSubstr("needs kv.prefix_cache"));
   EXPECT_THAT(SettingError("kv.blocks=0"), HasSubstr("kv.blocks is 0; it must be from 2"));
-  EXPECT_THAT(SettingError("kv.dtype=f8"), HasSubstr("use one of: f16, f32"));
+  EXPECT_THAT(SettingError("kv.dtype=f8"), HasSubstr("use one of: f16, f32, int8"));
   EXPECT_THAT(SettingError("scheduler.sequences_max=300"), HasSubstr("more than"));
   EXPECT_THAT(SettingError("scheduler.itl_target_ms=-1"), HasSubstr("it must be from 0"));
   EXPECT_THAT(SettingError("scheduler.queue_tokens_max=0"), HasSubstr("it must be from 1"));

@@ -25,6 +25,13 @@ TEST(Sizing, TakesAQuarterOfMemoryUpToTwoGiB) {
   EXPECT_EQ(SizeKv(With({}), 8192, kLayout, 400 * kGiB)->blocks, 2 * kGiB / kLayout.block_bytes());
 }
 
+TEST(Sizing, EightBitKvTakesLittleMoreThanHalf) {
+  KvLayout layout = kLayout;
+  layout.dtype = DType::kI8;
+  EXPECT_EQ(layout.block_bytes(), 30 * 2 * 3 * 16 * (64 + 4));
+  EXPECT_EQ(SizeKv(With({}), 8192, layout, 4 * kGiB)->blocks, kGiB / layout.block_bytes());
+}
+
 TEST(Sizing, HoldsAtLeastOneContext) {
   const KvSizing sizing = *SizeKv(With({}), 131072, kLayout, 10 * kGiB);
   EXPECT_EQ(sizing.blocks, 131072 / 16);

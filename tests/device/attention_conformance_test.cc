@@ -140,8 +140,17 @@ class PagedSequences {
     return (length + tokens - 1) / tokens;
   }
   std::vector<float> AsStored(std::vector<float> values) const {
-    if (shape_.dtype == DType::kF32) return values;
-    for (float& value : values) value = kernels::HalfToFloat(kernels::FloatToHalf(value));
+    const auto size = static_cast<size_t>(shape_.head_size);
+    if (shape_.dtype == DType::kF16) {
+      for (float& value : values) value = kernels::HalfToFloat(kernels::FloatToHalf(value));
+    }
+    for (size_t i = 0; shape_.dtype == DType::kI8 && i < values.size(); i += size) {
+      float largest = 0.0F;
+      for (size_t d = 0; d < size; ++d) largest = std::max(largest, std::abs(values[i + d]));
+      for (size_t d = 0; d < size; ++d) {
+        values[i + d] = std::nearbyint(values[i + d] * (127.0F / largest)) * (largest / 127.0F);
+      }
+    }
     return values;
   }
 
@@ -154,9 +163,11 @@ class PagedSequences {
   std::vector<std::vector<float>> q_, k_, v_;
 };
 
-void ExpectNear(const std::vector<float>& out, const std::vector<float>& expected) {
+// Beside 8-bit keys and values, queries and weights are rounded to 16 bits.
+void ExpectNear(const std::vector<float>& out, const std::vector<float>& expected, DType dtype) {
+  const double tolerance = dtype == DType::kI8 ? 5e-4 : 5e-6;
   ASSERT_EQ(out.size(), expected.size());
-  for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 5e-6) << i;
+  for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], tolerance) << i;
 }
 
 class AttentionConformance : public ::testing::TestWithParam<DeviceCase> {
@@ -174,14 +185,17 @@ TEST_P(AttentionConformance, IsTheReference) {
         Shape{.softcap = 3.0F, .window = 300}, Shape{.q_heads = 3, .kv_heads = 3, .head_size = 20},
         Shape{.q_heads = 4, .kv_heads = 1, .head_size = 80},
         Shape{.q_heads = 20, .kv_heads = 1, .head_size = 16},
-        Shape{.head_size = 12, .dtype = DType::kF32, .window = 1}}) {
+        Shape{.head_size = 12, .dtype = DType::kF32, .window = 1}, Shape{.dtype = DType::kI8},
+        Shape{.head_size = 80, .dtype = DType::kI8, .window = 65},
+        Shape{.q_heads = 4, .kv_heads = 4, .head_size = 12, .dtype = DType::kI8}}) {
     PagedSequences sequences(*device_, shape, {290, 1, 17, 64}, 16);
-    ExpectNear(sequences.WholeStep(), sequences.Expected());
+    ExpectNear(sequences.WholeStep(), sequences.Expected(), shape.dtype);
   }
 }
 
 TEST_P(AttentionConformance, AnyChunkGivesTheSameBits) {
-  for (const Shape& shape : {Shape{}, Shape{.window = 40}}) {
+  for (const Shape& shape : {Shape{}, Shape{.window = 40}, Shape{.dtype = DType::kI8},
+                             Shape{.dtype = DType::kI8, .window = 65}}) {
     PagedSequences sequences(*device_, shape, {300, 20}, 16);
     const std::vector<uint32_t> whole = BitsOf(sequences.WholeStep());
     for (const int32_t chunk : {1, 7, 16, 100, 257}) {
@@ -191,28 +205,32 @@ TEST_P(AttentionConformance, AnyChunkGivesTheSameBits) {
 }
 
 TEST_P(AttentionConformance, AnyBlockSizeGivesTheSameBits) {
-  std::vector<uint32_t> first;
-  for (const int32_t tokens_per_block : {16, 8, 24, 32, 304}) {
-    PagedSequences sequences(*device_, Shape{}, {300, 33}, tokens_per_block);
-    const std::vector<uint32_t> bits = BitsOf(sequences.WholeStep());
-    if (first.empty()) first = bits;
-    ASSERT_EQ(bits, first) << tokens_per_block;
+  for (const DType dtype : {DType::kF16, DType::kI8}) {
+    std::vector<uint32_t> first;
+    for (const int32_t tokens_per_block : {16, 8, 24, 32, 304}) {
+      PagedSequences sequences(*device_, {.dtype = dtype}, {300, 33}, tokens_per_block);
+      const std::vector<uint32_t> bits = BitsOf(sequences.WholeStep());
+      if (first.empty()) first = bits;
+      ASSERT_EQ(bits, first) << tokens_per_block;
+    }
   }
 }
 
 TEST_P(AttentionConformance, AnyThreadCountGivesTheSameBits) {
-  std::vector<uint32_t> first;
-  for (const int32_t threads : {1, 2, 3, 8}) {
-    CpuOptions options = GetParam().options;
-    options.threads = threads;
-    const auto device = MakeDevice(options);
-    PagedSequences sequences(*device, Shape{}, {600, 3}, 16);
-    // The last row alone is cut into chunks when there are several threads.
-    std::vector<float> out = sequences.WholeStep();
-    const std::vector<float> last = sequences.Step({599, 2}, {600, 3});
-    out.insert(out.end(), last.begin(), last.end());
-    if (first.empty()) first = BitsOf(out);
-    ASSERT_EQ(BitsOf(out), first) << threads;
+  for (const DType dtype : {DType::kF16, DType::kI8}) {
+    std::vector<uint32_t> first;
+    for (const int32_t threads : {1, 2, 3, 8}) {
+      CpuOptions options = GetParam().options;
+      options.threads = threads;
+      const auto device = MakeDevice(options);
+      PagedSequences sequences(*device, {.dtype = dtype}, {600, 3}, 16);
+      // The last row alone is cut into chunks when there are several threads.
+      std::vector<float> out = sequences.WholeStep();
+      const std::vector<float> last = sequences.Step({599, 2}, {600, 3});
+      out.insert(out.end(), last.begin(), last.end());
+      if (first.empty()) first = BitsOf(out);
+      ASSERT_EQ(BitsOf(out), first) << threads;
+    }
   }
 }
 
@@ -232,14 +250,16 @@ TEST_P(AttentionConformance, StoreTouchesItsOwnRowsOnly) {
 }
 
 TEST_P(AttentionConformance, ANumberThatIsNoneSpoilsOnlyWhoSeesIt) {
-  PagedSequences clean(*device_, Shape{}, {40, 40}, 16);
-  const std::vector<float> expected = clean.WholeStep();
-  PagedSequences spoiled(*device_, Shape{}, {40, 40}, 16);
-  spoiled.WholeStep();
-  // A reused block may hold anything beyond the tokens that are stored.
-  std::memset(spoiled.pool().base, 0xFF,
-              static_cast<size_t>(spoiled.pool().blocks * spoiled.pool().layout.block_bytes()));
-  EXPECT_EQ(BitsOf(spoiled.WholeStep()), BitsOf(expected));
+  for (const DType dtype : {DType::kF16, DType::kI8}) {
+    PagedSequences clean(*device_, {.dtype = dtype}, {40, 40}, 16);
+    const std::vector<float> expected = clean.WholeStep();
+    PagedSequences spoiled(*device_, {.dtype = dtype}, {40, 40}, 16);
+    spoiled.WholeStep();
+    // A reused block may hold anything beyond the tokens that are stored.
+    std::memset(spoiled.pool().base, 0xFF,
+                static_cast<size_t>(spoiled.pool().blocks * spoiled.pool().layout.block_bytes()));
+    EXPECT_EQ(BitsOf(spoiled.WholeStep()), BitsOf(expected));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionConformance, ::testing::ValuesIn(DeviceCases()),

@@ -106,10 +106,12 @@ class SharedPrefix : public ::testing::TestWithParam<DeviceCase> {};
 
 TEST_P(SharedPrefix, EveryRowIsAsAlone) {
   std::mt19937 random(3);
-  for (const TreeShape& shape : {TreeShape{}, TreeShape{.window = 300}, TreeShape{.window = 65},
-                                 TreeShape{.q_heads = 3, .kv_heads = 1, .head_size = 20},
-                                 TreeShape{.q_heads = 12, .dtype = DType::kF32},
-                                 TreeShape{.head_size = 16, .tokens_per_block = 24}}) {
+  for (const TreeShape& shape :
+       {TreeShape{}, TreeShape{.window = 300}, TreeShape{.window = 65},
+        TreeShape{.q_heads = 3, .kv_heads = 1, .head_size = 20},
+        TreeShape{.q_heads = 12, .dtype = DType::kF32}, TreeShape{.dtype = DType::kI8},
+        TreeShape{.head_size = 12, .dtype = DType::kI8, .window = 257},
+        TreeShape{.head_size = 16, .tokens_per_block = 24}}) {
     CpuOptions options = GetParam().options;
     for (const int32_t threads : {1, 2, 3}) {
       options.threads = threads;

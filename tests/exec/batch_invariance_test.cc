@@ -221,7 +221,9 @@ TEST_P(BatchInvariance, OfTwoSequencesOfOneRequestEachHasItsOwnDraws) {
 
 std::string Name(const ::testing::TestParamInfo<Case>& test) {
   return test.param.name + (test.param.activations == CpuActivations::kF32 ? "_f32" : "_q8") +
-         (test.param.kv == DType::kF32 ? "_kv32" : "_kv16");
+         (test.param.kv == DType::kF32   ? "_kv32"
+          : test.param.kv == DType::kF16 ? "_kv16"
+                                         : "_kv8");
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, BatchInvariance,
@@ -230,6 +232,8 @@ INSTANTIATE_TEST_SUITE_P(Models, BatchInvariance,
                                            Case{"mixed", CpuActivations::kF32, DType::kF32},
                                            Case{"mixed", CpuActivations::kQ8, DType::kF16},
                                            Case{"phi3", CpuActivations::kQ8, DType::kF16},
+                                           Case{"gemma3", CpuActivations::kQ8, DType::kI8},
+                                           Case{"mixed", CpuActivations::kQ8, DType::kI8},
                                            Case{"kquants", CpuActivations::kQ8, DType::kF16},
                                            Case{"smollm2", CpuActivations::kQ8, DType::kF16}),
                          Name);

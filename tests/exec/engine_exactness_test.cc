@@ -206,8 +206,11 @@ TEST_P(EngineExactness, SwappedAndBroughtBack) {
 
 INSTANTIATE_TEST_SUITE_P(Models, EngineExactness,
                          ::testing::Values(EngineCase{"gemma3", CpuActivations::kF32, DType::kF32},
-                                           EngineCase{"mixed", CpuActivations::kQ8, DType::kF16}),
-                         [](const auto& test) { return test.param.name; });
+                                           EngineCase{"mixed", CpuActivations::kQ8, DType::kF16},
+                                           EngineCase{"mixed", CpuActivations::kQ8, DType::kI8}),
+                         [](const auto& test) {
+                           return test.param.name + "_" + std::string(Info(test.param.kv).name);
+                         });
 
 }  // namespace
 }  // namespace polysil

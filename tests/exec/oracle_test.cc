@@ -28,6 +28,7 @@ struct Path {
   DType kv;
 };
 constexpr Path kFloatPath{"float path", CpuActivations::kF32, DType::kF32};
+constexpr Path kInt8KvPath{"8-bit KV", CpuActivations::kQ8, DType::kI8};
 constexpr Path kDefaultPath{"default path", CpuActivations::kQ8, DType::kF16};
 
 std::string Golden(const std::string& name) {
@@ -217,6 +218,22 @@ TEST_F(Oracle, DefaultPathPerplexities) {
 
 TEST_F(Oracle, DefaultPathLogits) {
   EXPECT_LE(CompareLogits(kDefaultPath), 2.0);
+}
+
+// llama.cpp's mean deviation on these texts, with KV of 16 bits.
+constexpr double kLlamaDeviation = 0.032;
+
+TEST_F(Oracle, Int8KvGreedyTokens) {
+  const Differences greedy = CompareGreedy(kInt8KvPath, kTolerance);
+  EXPECT_LE(greedy.mean(), 1.3 * kLlamaDeviation);
+  EXPECT_LE(greedy.other_tokens, 75) << "as many as llama.cpp with 16 bits";
+  EXPECT_LT(greedy.largest_margin_missed, 1.0);
+}
+
+TEST_F(Oracle, Int8KvPerplexities) {
+  Differences texts;
+  EXPECT_LE(ComparePerplexities(kInt8KvPath, texts), 0.01);
+  EXPECT_LE(texts.mean(), 0.06);
 }
 
 }  // namespace

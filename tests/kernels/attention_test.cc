@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstring>
+#include <numeric>
 
 #include "kernels/kernel_tables.h"
 #include "kernels/random_data.h"
@@ -14,7 +15,7 @@ namespace {
 
 struct Case {
   int32_t head_size;
-  bool halves;
+  KvType type;
   float softcap;
   int32_t window;
 };
@@ -28,26 +29,23 @@ class Head {
         keys_(RandomFloats(int64_t{positions} * shape.head_size, 1)),
         values_(RandomFloats(int64_t{positions} * shape.head_size, 2)),
         q_(RandomFloats(int64_t{positions} * group * shape.head_size, 3)) {
-    const int64_t stored = (positions + kKeyGroup - 1) / kKeyGroup * kKeyGroup * shape.head_size;
-    const auto nowhere = std::numeric_limits<float>::quiet_NaN();
-    stored_keys_.resize(static_cast<size_t>(stored), nowhere);
-    stored_values_.resize(static_cast<size_t>(stored), nowhere);
-    for (int32_t p = 0; p < positions; ++p) {
-      for (int32_t d = 0; d < shape.head_size; ++d) {
-        const auto at = static_cast<size_t>(p * shape.head_size + d);
-        if (shape.halves) {
-          keys_[at] = HalfToFloat(FloatToHalf(keys_[at]));
-          values_[at] = HalfToFloat(FloatToHalf(values_[at]));
-        }
-        const int32_t group_begin = p / kKeyGroup * kKeyGroup * shape.head_size;
-        stored_keys_[static_cast<size_t>(group_begin + d * kKeyGroup + p % kKeyGroup)] = keys_[at];
-        stored_values_[at] = values_[at];
-      }
+    for (std::vector<float>* floats : {&keys_, &values_}) {
+      for (int32_t p = 0; p < positions; ++p) Round(floats->data() + p * shape.head_size, nullptr);
     }
-    if (!shape.halves) return;
-    for (const std::vector<float>* floats : {&stored_keys_, &stored_values_}) {
-      for (const float value : *floats) halves_.push_back(FloatToHalf(value));
+    stored_keys_ = Store(keys_, false);
+    stored_values_ = Store(values_, true);
+  }
+
+  // Puts `number` into the first element of all queries, the key or the value of a position.
+  void Spoil(char what, int32_t position, float number) {
+    const auto at = static_cast<size_t>(position * shape_.head_size);
+    if (what == 'q') {
+      for (int32_t i = 0; i < group_; ++i) q_[at * group_ + i * shape_.head_size] = number;
     }
+    if (what == 'k') keys_[at] = number;
+    if (what == 'v') values_[at] = number;
+    stored_keys_ = Store(keys_, false);
+    stored_values_ = Store(values_, true);
   }
 
   // Queries of positions [begin, begin + rows), each row of `group` heads.
@@ -93,14 +91,53 @@ class Head {
     AttentionPartials view;
   };
 
-  // `position` is the first of a group.
-  const std::byte* Group(bool value, int32_t position) const {
-    const int64_t at = int64_t{position} * shape_.head_size;
-    if (shape_.halves) {
-      const int64_t values_begin = value ? static_cast<int64_t>(halves_.size()) / 2 : 0;
-      return reinterpret_cast<const std::byte*>(halves_.data() + values_begin + at);
+  // Makes a key or value what is stored of it, and writes that.
+  float Round(float* token, int8_t* bytes) const {
+    float largest = 0.0F;
+    for (int32_t d = 0; d < shape_.head_size; ++d) largest = std::max(largest, std::abs(token[d]));
+    const float sum = std::accumulate(token, token + shape_.head_size, 0.0F);
+    const float scale = std::isfinite(sum) ? largest / 127.0F : NAN;
+    for (int32_t d = 0; d < shape_.head_size; ++d) {
+      if (shape_.type == KvType::kHalf) token[d] = HalfToFloat(FloatToHalf(token[d]));
+      if (shape_.type != KvType::kInt8) continue;
+      const float whole = std::isfinite(sum) ? std::nearbyint(token[d] * (127.0F / largest)) : 0.0F;
+      if (bytes != nullptr) bytes[d] = static_cast<int8_t>(whole);
+      token[d] = whole * scale;
     }
-    return reinterpret_cast<const std::byte*>((value ? stored_values_ : stored_keys_).data() + at);
+    return scale;
+  }
+
+  // As a block has them, nothing that is a number behind the last position.
+  std::vector<std::byte> Store(const std::vector<float>& tokens, bool value) const {
+    const int32_t size = shape_.head_size;
+    const auto positions = static_cast<int32_t>(tokens.size()) / size;
+    const int64_t group_bytes = KvGroupBytes(shape_.type, size);
+    std::vector<std::byte> stored(
+        static_cast<size_t>((positions + kKeyGroup - 1) / kKeyGroup * group_bytes),
+        std::byte{0xFF});
+    for (int32_t p = 0; p < positions; ++p) {
+      std::byte* group = stored.data() + p / kKeyGroup * group_bytes;
+      std::vector<float> token(tokens.begin() + p * size, tokens.begin() + (p + 1) * size);
+      std::vector<int8_t> bytes(token.size());
+      const float scale = Round(token.data(), bytes.data());
+      const int32_t t = p % kKeyGroup;
+      for (int32_t d = 0; d < size; ++d) {
+        const int32_t at = value ? t * size + d : d * kKeyGroup + t;
+        const auto i = static_cast<size_t>(d);
+        if (shape_.type == KvType::kFloat) std::memcpy(group + at * 4, &token[i], 4);
+        if (shape_.type == KvType::kHalf) {
+          const uint16_t half = FloatToHalf(token[i]);
+          std::memcpy(group + at * 2, &half, 2);
+        }
+        if (shape_.type == KvType::kInt8) {
+          const int32_t pair = value ? t / 2 * size + d : d / 2 * kKeyGroup + t;
+          group[2 * pair + (value ? t : d) % 2] = static_cast<std::byte>(bytes[i]);
+        }
+      }
+      if (shape_.type != KvType::kInt8) continue;
+      std::memcpy(group + kKeyGroup * size + t * 4, &scale, sizeof(scale));
+    }
+    return stored;
   }
 
   void AttendChunk(const CpuKernels& kernels, int32_t begin, int32_t rows, int32_t chunk,
@@ -122,21 +159,26 @@ class Head {
     const int32_t end = std::min(kAttentionChunk, begin + rows - origin);
     std::vector<const std::byte*> keys;
     std::vector<const std::byte*> values;
+    const int64_t group_bytes = KvGroupBytes(shape_.type, shape_.head_size);
     for (int32_t p = 0; p < end; p += kKeyGroup) {
-      keys.push_back(Group(false, origin + p));
-      values.push_back(Group(true, origin + p));
+      const int64_t at = (origin + p) / kKeyGroup * group_bytes;
+      keys.push_back(stored_keys_.data() + at);
+      values.push_back(stored_values_.data() + at);
     }
-    std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(queries)));
+    std::vector<float> scratch(
+        static_cast<size_t>(AttentionScratchFloats(queries, shape_.head_size)));
     kernels.attend_chunk({.queries = queries,
                           .head_size = shape_.head_size,
-                          .halves = shape_.halves,
+                          .type = shape_.type,
                           .scale = kScale,
                           .softcap = shape_.softcap,
                           .q = q.data(),
                           .begins = begins.data(),
                           .ends = ends.data(),
                           .keys = keys.data(),
-                          .values = values.data()},
+                          .values = values.data(),
+                          .reads = keys.data(),
+                          .reads_count = static_cast<int32_t>(keys.size())},
                          scratch.data(), partials);
   }
 
@@ -144,18 +186,27 @@ class Head {
   int32_t group_;
   std::vector<float> keys_;
   std::vector<float> values_;
-  // As a block has them, no numbers behind the last position.
-  std::vector<float> stored_keys_;
-  std::vector<float> stored_values_;
-  std::vector<uint16_t> halves_;  // keys, then values
+  std::vector<std::byte> stored_keys_;
+  std::vector<std::byte> stored_values_;
   std::vector<float> q_;
 };
 
+constexpr KvType kFloat = KvType::kFloat;
+constexpr KvType kHalf = KvType::kHalf;
+constexpr KvType kInt8 = KvType::kInt8;
 constexpr Case kCases[] = {
-    {64, false, 0.0F, 0},  {64, true, 0.0F, 0},    {64, true, 4.0F, 24},  {12, true, 0.0F, 0},
-    {20, false, 0.0F, 16}, {80, true, 50.0F, 0},   {128, true, 0.0F, 31}, {256, false, 0.0F, 300},
-    {4, false, 2.0F, 1},   {72, false, 0.0F, 257},
+    {64, kFloat, 0.0F, 0},   {64, kHalf, 0.0F, 0},     {64, kHalf, 4.0F, 24},
+    {12, kHalf, 0.0F, 0},    {20, kFloat, 0.0F, 16},   {80, kHalf, 50.0F, 0},
+    {128, kHalf, 0.0F, 31},  {256, kFloat, 0.0F, 300}, {4, kFloat, 2.0F, 1},
+    {72, kFloat, 0.0F, 257}, {64, kInt8, 0.0F, 0},     {64, kInt8, 4.0F, 24},
+    {80, kInt8, 50.0F, 0},   {96, kInt8, 0.0F, 257},   {128, kInt8, 0.0F, 31},
+    {256, kInt8, 0.0F, 300}, {2, kInt8, 0.0F, 1},      {12, kInt8, 0.0F, 65},
 };
+
+// Queries and weights of values are rounded to 16 bits beside 8-bit keys and values.
+constexpr double ToleranceOf(KvType type) {
+  return type == kInt8 ? 5e-4 : 5e-6;
+}
 
 TEST(Attention, IsTheReferenceOnEveryInstructionSet) {
   constexpr int32_t kPositions = 600;
@@ -168,7 +219,7 @@ TEST(Attention, IsTheReferenceOnEveryInstructionSet) {
       for (const NamedKernels& named : TestedKernels()) {
         const std::vector<float> out = head.Attend(*named.kernels, begin, rows);
         for (size_t i = 0; i < out.size(); ++i) {
-          ASSERT_NEAR(out[i], expected[i], 5e-6)
+          ASSERT_NEAR(out[i], expected[i], ToleranceOf(shape.type))
               << named.name << " head size " << shape.head_size << " position " << begin;
         }
         if (first.empty()) first = BitsOf(out);
@@ -205,12 +256,58 @@ TEST(Attention, ARowIsTheSameInAnyTile) {
 }
 
 TEST(Attention, GroupsShareKeysButNotResults) {
-  const Case shape = {64, true, 0.0F, 0};
+  const Case shape = {64, kHalf, 0.0F, 0};
   for (const int32_t group : {1, 2, 3, 4, 7, 8, 16, 17}) {
     const Head head(shape, 300, group);
     const std::vector<float> out = head.Attend(KernelsFor(BestIsa()), 298, 1);
     const std::vector<float> expected = head.Expected(298, 1);
     for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 5e-6) << group;
+  }
+}
+
+TEST(Attention, AnEightBitTokenIsRoundedToTheNearest) {
+  for (const NamedKernels& named : TestedKernels()) {
+    for (const int32_t size : {2, 12, 64, 80, 256}) {
+      std::vector<float> x = RandomFloats(size, static_cast<uint32_t>(size), 3.0F);
+      std::vector<int8_t> q(x.size());
+      const float scale = named.kernels->quantise_kv(x.data(), size, q.data());
+      float largest = 0.0F;
+      for (const float value : x) largest = std::max(largest, std::abs(value));
+      EXPECT_EQ(scale, largest / 127.0F);
+      for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(scale * q[i], x[i], 0.5001F * scale);
+      std::fill(x.begin(), x.end(), 0.0F);
+      EXPECT_EQ(named.kernels->quantise_kv(x.data(), size, q.data()), 0.0F);
+      for (const float spoiled : {INFINITY, -INFINITY, NAN}) {
+        x.back() = spoiled;
+        EXPECT_TRUE(std::isnan(named.kernels->quantise_kv(x.data(), size, q.data())));
+      }
+    }
+  }
+}
+
+TEST(Attention, ANumberThatIsNoneIsSeenByThoseWhoSeeItOnly) {
+  constexpr int32_t kSpoiled = 70;
+  constexpr int32_t kPositions = 140;
+  for (const Case& shape : kCases) {
+    for (const float spoiled : {INFINITY, -INFINITY, NAN}) {
+      for (const char what : {'q', 'k', 'v'}) {
+        Head head(shape, kPositions, 3);
+        head.Spoil(what, kSpoiled, spoiled);
+        for (const NamedKernels& named : TestedKernels()) {
+          const std::vector<float> out = head.Attend(*named.kernels, 60, kPositions - 60);
+          for (int32_t p = 60; p < kPositions; ++p) {
+            const bool in_window = shape.window == 0 || p < kSpoiled + shape.window;
+            const bool sees = what == 'q' ? p == kSpoiled : p >= kSpoiled && in_window;
+            const auto row = static_cast<size_t>((p - 60) * 3 * shape.head_size);
+            const bool finite = std::isfinite(out[row]);
+            // An infinite score may be weighed with nothing, or capped.
+            if (what != 'v' && std::isinf(spoiled) && sees && shape.type != kInt8) continue;
+            EXPECT_EQ(finite, !sees) << named.name << " " << what << " at " << p << " head size "
+                                     << shape.head_size << " window " << shape.window;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -26,6 +26,7 @@ enum class DType {
   kIQ3_S,
   kIQ2_XS,
   kMXFP4,
+  kI8,  // of keys and values only: no tensor of a file is read as it
 };
 
 struct DTypeInfo {

@@ -17,6 +17,9 @@ using kernels::PaddedHeadSize;
 
 static_assert(kKeyGroup == KvLayout::kKeyGroup);
 
+// Groups of the next chunk that are asked for while one is computed.
+constexpr int32_t kGroupsAhead = 8;
+
 // Partials of queries [first, ...) of those given.
 AttentionPartials From(const AttentionPartials& all, int64_t first, int32_t padded) {
   return {all.largest + first, all.totals + first, all.sums + first * padded};
@@ -27,6 +30,16 @@ AttentionPartials From(const AttentionPartials& all, int64_t first, int32_t padd
 AttentionPartials PartialsAt(float* memory, int64_t queries, int32_t padded, int64_t first) {
   float* largest = memory + queries * padded;
   return From({largest, largest + queries, memory}, first, padded);
+}
+
+// Where the keys of a position's group lie; its values are a plane further.
+const std::byte* KeysAt(const AttentionArgs& args, int32_t sequence, int32_t kv_head,
+                        int32_t position) {
+  const KvLayout& layout = args.pool->layout;
+  const std::span<const BlockId> table = args.sequences[static_cast<size_t>(sequence)].block_table;
+  const BlockId block = table[static_cast<size_t>(position / layout.tokens_per_block)];
+  return KvPlane(*args.pool, block, args.layer, false) + kv_head * layout.head_bytes() +
+         position % layout.tokens_per_block * layout.token_bytes();
 }
 
 }  // namespace
@@ -40,6 +53,7 @@ struct CpuAttention::Scratch {
   int32_t* ends;
   const std::byte** keys;
   const std::byte** values;
+  const std::byte** reads;
 };
 
 void CpuAttention::Attend(const AttentionArgs& args) {
@@ -77,18 +91,21 @@ AttentionPartials CpuAttention::SlotAt(const Call& call, int32_t kv_head, int32_
 }
 
 CpuAttention::Scratch CpuAttention::ScratchOf(int32_t rank, const Call& call) {
+  const KvLayout& layout = call.args.pool->layout;
   const int64_t queries = call.queries;
   const int64_t q_floats = queries * call.padded;
   const int64_t partials_floats = (queries * (2 + call.padded) + 15) / 16 * 16;
-  const int64_t kernel_floats = kernels::AttentionScratchFloats(call.queries);
+  const int64_t kernel_floats = kernels::AttentionScratchFloats(call.queries, layout.head_size);
   constexpr int64_t kGroups = kAttentionChunk / kKeyGroup;
-  constexpr int64_t kPointerFloats = 2 * kGroups * sizeof(std::byte*) / sizeof(float);
+  constexpr int64_t kPointers = 2 * kGroups + (2 * kGroups + kGroupsAhead);
+  constexpr int64_t kPointerFloats = kPointers * sizeof(std::byte*) / sizeof(float);
   const int64_t bounds_floats = (2 * queries + 15) / 16 * 16;
   auto* at = scratch_[static_cast<size_t>(rank)].Grow<float>(
       kPointerFloats + bounds_floats + q_floats + 2 * partials_floats + kernel_floats);
   Scratch scratch;
   scratch.keys = reinterpret_cast<const std::byte**>(at);
   scratch.values = scratch.keys + kGroups;
+  scratch.reads = scratch.values + kGroups;
   at += kPointerFloats;
   scratch.begins = reinterpret_cast<int32_t*>(at);
   scratch.ends = scratch.begins + queries;
@@ -164,19 +181,43 @@ void CpuAttention::LoadQueries(const Call& call, const AttentionPlan::Task& task
 }
 
 // Where the keys and values of positions origin + [seen.begin, seen.end) lie, from the first of
-// their sixteen on.
-void CpuAttention::FillGroups(const AttentionArgs& args, const AttentionSequence& sequence,
-                              int32_t kv_head, int32_t origin, Span seen, const Scratch& scratch) {
-  const KvLayout& layout = args.pool->layout;
-  const int64_t token_bytes = layout.head_size * layout.element_bytes();
-  const int64_t head_offset = kv_head * layout.head_bytes();
-  for (int32_t group = seen.begin / 16 * 16 / kKeyGroup; group * kKeyGroup < seen.end; ++group) {
-    const int32_t position = origin + group * kKeyGroup;
-    const auto index = static_cast<size_t>(position / layout.tokens_per_block);
-    const std::byte* keys = KvPlane(*args.pool, sequence.block_table[index], args.layer, false);
-    scratch.keys[group] = keys + head_offset + position % layout.tokens_per_block * token_bytes;
-    scratch.values[group] = scratch.keys[group] + layout.plane_bytes();
+// their sixteen on. Returns how many groups there are to read.
+int32_t CpuAttention::FillGroups(const Call& call, const AttentionPlan::Task& task, int32_t origin,
+                                 Span seen, const Scratch& scratch) const {
+  const AttentionPlan::Row& row = plan_.row(plan_.RowsOf(task).front());
+  const int32_t first = seen.begin / 16 * 16 / kKeyGroup;
+  const int32_t last = (seen.end + kKeyGroup - 1) / kKeyGroup;
+  const int64_t plane_bytes = call.args.pool->layout.plane_bytes();
+  for (int32_t group = first; group < last; ++group) {
+    const std::byte* keys =
+        KeysAt(call.args, row.sequence, task.kv_head, origin + group * kKeyGroup);
+    scratch.keys[group] = keys;
+    scratch.values[group] = keys + plane_bytes;
+    scratch.reads[group - first] = keys;
+    scratch.reads[last - first + group - first] = keys + plane_bytes;
   }
+  return std::max(0, 2 * (last - first));
+}
+
+// The first groups of what follows: the task's next chunk, or the next task, which this thread most
+// likely takes. Returns how many there are.
+int32_t CpuAttention::FillNext(const Call& call, const AttentionPlan::Task& task, int32_t chunk,
+                               const std::byte** reads) const {
+  const std::span<const AttentionPlan::Task> tasks = plan_.tasks();
+  const AttentionPlan::Task* next = &task;
+  int32_t next_chunk = chunk + 1;
+  if (next_chunk == task.chunk_end) {
+    if (++next == tasks.data() + tasks.size()) return 0;
+    next_chunk = next->chunk_begin;
+  }
+  const AttentionPlan::Row& row = plan_.row(plan_.RowsOf(*next).front());
+  const int32_t begin = std::max(row.seen_begin, next_chunk * kAttentionChunk) / 16 * 16;
+  const int32_t end = std::min(row.position + 1, begin + kGroupsAhead * kKeyGroup);
+  int32_t count = 0;
+  for (int32_t p = begin; p < end; p += kKeyGroup) {
+    reads[count++] = KeysAt(call.args, row.sequence, next->kv_head, p);
+  }
+  return count;
 }
 
 // A task's queries against one chunk. Its rows have the same blocks there.
@@ -197,12 +238,12 @@ void CpuAttention::ComputeChunk(const Call& call, const AttentionPlan::Task& tas
     if (own.begin >= own.end) continue;
     seen = {std::min(seen.begin, own.begin), std::max(seen.end, own.end)};
   }
-  const auto sequence = static_cast<size_t>(plan_.row(rows.front()).sequence);
-  FillGroups(call.args, call.args.sequences[sequence], task.kv_head, origin, seen, scratch);
+  const int32_t reads = FillGroups(call, task, origin, seen, scratch);
+  const int32_t reads_next = FillNext(call, task, chunk, scratch.reads + reads);
   const kernels::AttentionChunk work = {
       .queries = query,
       .head_size = layout.head_size,
-      .halves = layout.dtype == DType::kF16,
+      .type = KvTypeOf(layout.dtype),
       .scale = call.args.scale,
       .softcap = call.args.softcap,
       .q = scratch.q,
@@ -210,6 +251,8 @@ void CpuAttention::ComputeChunk(const Call& call, const AttentionPlan::Task& tas
       .ends = scratch.ends,
       .keys = scratch.keys,
       .values = scratch.values,
+      .reads = scratch.reads,
+      .reads_count = reads + reads_next,
   };
   kernels_.attend_chunk(work, scratch.kernel, partials);
 }

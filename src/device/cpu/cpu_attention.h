@@ -46,8 +46,10 @@ class CpuAttention final {
   void RunTask(const Call& call, const AttentionPlan::Task& task, int32_t rank);
   void ComputeChunk(const Call& call, const AttentionPlan::Task& task, int32_t chunk,
                     const Scratch& scratch, const kernels::AttentionPartials& partials) const;
-  static void FillGroups(const AttentionArgs& args, const AttentionSequence& sequence,
-                         int32_t kv_head, int32_t origin, Span seen, const Scratch& scratch);
+  int32_t FillGroups(const Call& call, const AttentionPlan::Task& task, int32_t origin, Span seen,
+                     const Scratch& scratch) const;
+  int32_t FillNext(const Call& call, const AttentionPlan::Task& task, int32_t chunk,
+                   const std::byte** reads) const;
   void LoadQueries(const Call& call, const AttentionPlan::Task& task, float* q) const;
   void JoinChunks(const Call& call, const AttentionPlan::Row& row, int32_t kv_head,
                   const kernels::AttentionPartials& all) const;

@@ -1,12 +1,20 @@
-// Where the keys and values of a block lie in a pool; see KvLayout.
+// How and where keys and values lie in a pool's blocks; see KvLayout.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/kernels.h"
 #include "polysil/device/ops.h"
 
 namespace polysil {
+
+// dtype is one of those that KvLayout names.
+inline kernels::KvType KvTypeOf(DType dtype) {
+  return dtype == DType::kI8    ? kernels::KvType::kInt8
+         : dtype == DType::kF16 ? kernels::KvType::kHalf
+                                : kernels::KvType::kFloat;
+}
 
 // K or V of one layer of one block.
 inline std::byte* KvPlane(const KvPool& pool, BlockId block, int32_t layer, bool value) {

@@ -15,19 +15,17 @@ namespace polysil {
 class KvStore final {
  public:
   KvStore(const kernels::CpuKernels& kernels, ThreadPool& pool)
-      : kernels_(kernels), pool_(pool), keys_(static_cast<size_t>(pool.threads())) {}
+      : kernels_(kernels), pool_(pool), narrow_(static_cast<size_t>(pool.threads())) {}
 
   void Store(const StoreKvArgs& args);
 
  private:
-  template <typename Element>
   void StoreRow(const StoreKvArgs& args, const AttentionSequence& sequence, int32_t row,
-                int32_t rank);
-  float* KeyOf(int32_t rank, int32_t head_size);
+                std::byte* narrow) const;
 
   const kernels::CpuKernels& kernels_;
   ThreadPool& pool_;
-  std::vector<AlignedMemory> keys_;  // one key before it is spread, by rank
+  std::vector<AlignedMemory> narrow_;  // one key or value before it is spread, by rank
 };
 
 }  // namespace polysil

@@ -2,7 +2,7 @@
 // the read bandwidth measured in the same run where rows are few, operations per second where they
 // are many. Shapes are those of SmolLM2-135M: 30 layers, 9 query heads on 3 KV heads of 64.
 //
-//   ninja bench_attention && bin/bench_attention [--benchmark_filter=...]
+//   ninja bench_device_attention && bin/bench_device_attention [--benchmark_filter=...]
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -146,6 +146,7 @@ void Register(const char* name, DType dtype) {
 
 int main(int argc, char** argv) {
   polysil::Register("f16", polysil::DType::kF16);
+  polysil::Register("int8", polysil::DType::kI8);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
