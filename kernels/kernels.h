@@ -4,5 +4,6 @@
 #pragma once
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/peak_kernels.h"
 #include "kernels/half.h"
 #include "kernels/weight_type.h"

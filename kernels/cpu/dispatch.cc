@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/isa_tables.h"
+#include "kernels/cpu/peak_kernels.h"
 
 namespace polysil::kernels {
 
@@ -40,6 +41,20 @@ const CpuKernels& KernelsFor(Isa isa) {
   }
 #endif
   return PortableKernels();
+}
+
+const PeakKernels& PeakKernelsFor(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::kPortable:
+      break;
+    case Isa::kAvx2:
+      return Avx2Peaks();
+    case Isa::kAvx512:
+      return Avx512Peaks();
+  }
+#endif
+  return PortablePeaks();
 }
 
 // Scores; of 8-bit integers, scales of values and of queries, and 16-bit weights and queries.
