@@ -1,7 +1,5 @@
 #include "device/cpu/cpu_device.h"
 
-#include <hwloc.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -11,6 +9,7 @@
 #include "device/cpu/aligned_memory.h"
 #include "device/cpu/cpu_matrix.h"
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_topology.h"
 #include "device/cpu/panel_arena.h"
 #include "device/cpu/thread_pool.h"
 
@@ -19,35 +18,6 @@ namespace {
 
 constexpr int32_t kThreadsMax = 1024;
 constexpr int64_t kBufferBytesMax = int64_t{1} << 44;
-
-struct Machine {
-  int32_t cores = 1;
-  int64_t memory_bytes = 0;
-  std::string cpu_model = "CPU";
-};
-
-// What hwloc knows of the part of the machine that this process may run on.
-Machine InspectMachine() {
-  Machine machine;
-  hwloc_topology_t topology;
-  if (hwloc_topology_init(&topology) != 0) return machine;
-  if (hwloc_topology_load(topology) == 0) {
-    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
-    if (hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0) {
-      hwloc_topology_restrict(topology, allowed, 0);
-    }
-    hwloc_bitmap_free(allowed);
-    machine.cores = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
-    const hwloc_obj_t root = hwloc_get_root_obj(topology);
-    machine.memory_bytes = static_cast<int64_t>(root->total_memory);
-    const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
-    const char* model =
-        package != nullptr ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
-    if (model != nullptr) machine.cpu_model = model;
-  }
-  hwloc_topology_destroy(topology);
-  return machine;
-}
 
 class CpuBuffer final : public DeviceBuffer {
  public:
@@ -128,15 +98,15 @@ StatusOr<std::unique_ptr<Device>> CreateCpuDevice(const CpuOptions& options) {
   }
   const kernels::Isa isa = options.isa.value_or(kernels::BestIsa());
   if (!kernels::Runs(isa)) return FailedPrecondition("this machine has no {}", NameOf(isa));
-  const Machine machine = InspectMachine();
-  const int32_t threads = options.threads == 0 ? machine.cores : options.threads;
+  const CpuTopology topology;
+  const int32_t threads = options.threads == 0 ? topology.cores() : options.threads;
   const bool exact = options.activations == CpuActivations::kF32;
   DeviceInfo info = {
       .kind = "cpu",
-      .description = fmt::format("{}, {}, {} {}", machine.cpu_model, NameOf(isa), threads,
+      .description = fmt::format("{}, {}, {} {}", topology.cpu_model(), NameOf(isa), threads,
                                  threads == 1 ? "thread" : "threads"),
       .numeric_class = exact ? "cpu/f32" : "cpu/q8",
-      .memory_bytes = machine.memory_bytes,
+      .memory_bytes = topology.memory_bytes(),
   };
   return std::unique_ptr<Device>(
       new CpuDevice(std::move(info), kernels::KernelsFor(isa), exact, threads));
