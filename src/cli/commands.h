@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "bench/offline_bench.h"
 #include "polysil/base/status.h"
 #include "polysil/v1/config.pb.h"
 
@@ -42,6 +43,13 @@ struct SimArgs {
   std::string svg_path;
 };
 
+struct BenchOfflineArgs {
+  std::string model_path;
+  OfflineOptions rows;
+  std::string json_path;
+  std::string svg_path;
+};
+
 // Completes the prompt on stdout.
 Status RunGenerate(const GenerateArgs& args, const v1::Config& config);
 // A conversation: a line of stdin is a message, the answer goes to stdout.
@@ -52,5 +60,7 @@ Status RunTokenize(const TokenizeArgs& args);
 Status RunInspect(const std::string& path);
 // Runs the engine's core in a simulator; results on stdout and in files.
 Status RunSim(const SimArgs& args);
+// Measures a model on this machine; a table on stdout, more in files.
+Status RunBenchOffline(const BenchOfflineArgs& args, const v1::Config& config);
 
 }  // namespace polysil

@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
-#include <vector>
 
-#include "base/log.h"
+#include "cli/bench_command.h"
 #include "cli/commands.h"
-#include "cli/text_input.h"
+#include "cli/model_options.h"
+#include "cli/text_output.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 
@@ -17,54 +17,6 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-
-// What every command that loads a model accepts.
-struct ModelOptions {
-  std::string path;
-  std::string config_file;
-  std::vector<std::string> settings;
-};
-
-void AddModelOptions(CLI::App& command, ModelOptions& options) {
-  command
-      .add_option("model", options.path,
-                  "a .gguf file, or a folder with config.json, *.safetensors "
-                  "and tokenizer.json")
-      ->required()
-      ->type_name("MODEL");
-  command
-      .add_option("--config", options.config_file, "YAML file; docs/configuration.md has the keys")
-      ->type_name("FILE");
-  command.add_option("--set", options.settings, "one key of the configuration, as kv.blocks=1024")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
-}
-
-// Defaults, then the file, then --set; flags are merged by the caller before Complete.
-StatusOr<v1::Config> ReadConfig(const ModelOptions& options) {
-  v1::Config config;
-  if (!options.config_file.empty()) RETURN_IF_ERROR(MergeFile(options.config_file, config));
-  for (const std::string& setting : options.settings) {
-    RETURN_IF_ERROR(MergeSetting(setting, config));
-  }
-  return config;
-}
-
-Status ApplyLogLevel(const v1::Config& config) {
-  ASSIGN_OR_RETURN(const LogLevel level, ParseLogLevel(config.log().level()));
-  SetLogLevel(level);
-  return OkStatus();
-}
-
-// For commands that talk to a person: no log lines between the answers unless asked for.
-StatusOr<v1::Config> ReadQuietConfig(const ModelOptions& options) {
-  ASSIGN_OR_RETURN(v1::Config config, ReadConfig(options));
-  if (!config.log().has_level()) config.mutable_log()->set_level("warning");
-  ASSIGN_OR_RETURN(config, Complete(std::move(config)));
-  RETURN_IF_ERROR(ApplyLogLevel(config));
-  return config;
-}
 
 // A command that loads a model quietly and runs `command` on it.
 template <typename Command>
@@ -215,6 +167,8 @@ int Main(int argc, char** argv) {
   inspect.Add(app, status);
   SimCommand sim;
   sim.Add(app, status);
+  BenchCommand bench;
+  bench.Add(app, status);
   app.add_subcommand("version", "print the version")->callback([] {
     fmt::print("polysil {}\n", POLYSIL_VERSION);
   });

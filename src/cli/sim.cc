@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cstdint>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/text_output.h"
 #include "sim/plans.h"
 #include "sim/report.h"
 #include "sim/run.h"
@@ -17,14 +17,6 @@
 
 namespace polysil {
 namespace {
-
-Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) return InvalidArgument("{} cannot be written", path);
-  return OkStatus();
-}
 
 Status WriteResults(const SimArgs& args, const Simulation& simulation) {
   fmt::print("{}", TableOf(simulation));

@@ -26,9 +26,4 @@ StatusOr<std::string> ReadStdin() {
   return text;
 }
 
-Status FlushStdout() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return OkStatus();
-  return Unavailable("stdout cannot be written: {}", std::strerror(errno));
-}
-
 }  // namespace polysil

@@ -14,7 +14,4 @@ Status CheckUtf8(std::string_view what, std::string_view text);
 // All of stdin, well-formed. Fails where reading fails.
 StatusOr<std::string> ReadStdin();
 
-// What was printed has left the process. Fails where stdout cannot take it.
-Status FlushStdout();
-
 }  // namespace polysil

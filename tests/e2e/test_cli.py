@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from daemon import MODEL, POLYSIL, ROOT, SANITIZED
 
-COMMANDS = ["serve", "generate", "chat", "tokenize", "inspect", "sim", "version"]
+COMMANDS = ["serve", "generate", "chat", "tokenize", "inspect", "sim", "bench", "version"]
 
 
 def run(*arguments, stdin=b"", timeout=240):
@@ -56,6 +56,9 @@ def test_a_wrong_command_line_is_exit_code_2():
         ["sim"],
         ["sim", "--seed", "1", "--trace", "t"],
         ["sim", "--seeds", "1:5", "--json", "t"],
+        ["bench"],
+        ["bench", "offline"],
+        ["bench", "offline", MODEL, "--prompt", "many"],
     ]:
         result = run(*arguments)
         assert result.returncode == 2, arguments

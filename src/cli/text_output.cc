@@ -1,0 +1,23 @@
+#include "cli/text_output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+namespace polysil {
+
+Status FlushStdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return OkStatus();
+  return Unavailable("stdout cannot be written: {}", std::strerror(errno));
+}
+
+Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) return InvalidArgument("{} cannot be written", path);
+  return OkStatus();
+}
+
+}  // namespace polysil
