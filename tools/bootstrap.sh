@@ -15,7 +15,7 @@ cmake                     configures the build
 ninja-build               runs it
 make                      runs the commands of the Makefile
 ccache                    makes the second build of the same code cheap
-pkg-config                finds PCRE2, utf8proc and hwloc
+pkg-config                finds PCRE2, utf8proc, hwloc and curl
 libgrpc++-dev             gRPC face
 libgrpc-dev               its core
 protobuf-compiler         schemas to C++
@@ -33,6 +33,7 @@ libpcre2-dev              pre-tokenizer
 libutf8proc-dev           Unicode normalisation
 libssl-dev                SHA-256
 libhwloc-dev              cores and caches
+libcurl4-openssl-dev      HTTP client of the load generator
 libsimde-dev              vector code on machines other than x86
 libgtest-dev              test programs (the build describes them, serving or not)
 libgmock-dev              matchers of the test programs

@@ -17,11 +17,14 @@ class BenchCommand final {
 
  private:
   void AddOffline(CLI::App& bench, Status& status);
+  void AddServe(CLI::App& bench, Status& status);
+  void AddPrompts(CLI::App& command);
   Status RunOffline();
 
   ModelOptions model_;
   BenchOfflineArgs offline_;
   std::optional<int32_t> threads_;
+  BenchServeArgs serve_;
 };
 
 }  // namespace polysil

@@ -1,7 +1,5 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 
 #include "bench/offline_bench.h"
@@ -14,17 +12,6 @@
 #include "polysil/base/clock.h"
 
 namespace polysil {
-namespace {
-
-// One line that is written over; nothing where stderr is no terminal.
-void ShowProgress(const std::string& text) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\r\x1b[K{}", text);
-  std::fflush(stderr);
-}
-
-}  // namespace
-
 Status RunBenchOffline(const BenchOfflineArgs& args, const v1::Config& config) {
   const SteadyClock clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<Assembly> assembly,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "bench/load_options.h"
 #include "bench/offline_bench.h"
 #include "polysil/base/status.h"
 #include "polysil/v1/config.pb.h"
@@ -50,6 +51,12 @@ struct BenchOfflineArgs {
   std::string svg_path;
 };
 
+struct BenchServeArgs {
+  LoadOptions load;
+  std::string json_path;
+  std::string requests_path;  // a line for each request
+};
+
 // Completes the prompt on stdout.
 Status RunGenerate(const GenerateArgs& args, const v1::Config& config);
 // A conversation: a line of stdin is a message, the answer goes to stdout.
@@ -62,5 +69,7 @@ Status RunInspect(const std::string& path);
 Status RunSim(const SimArgs& args);
 // Measures a model on this machine; a table on stdout, more in files.
 Status RunBenchOffline(const BenchOfflineArgs& args, const v1::Config& config);
+// Puts load on a server; a table on stdout, more in files.
+Status RunBenchServe(const BenchServeArgs& args);
 
 }  // namespace polysil

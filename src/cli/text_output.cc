@@ -1,5 +1,8 @@
 #include "cli/text_output.h"
 
+#include <fmt/core.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +13,12 @@ namespace polysil {
 Status FlushStdout() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return OkStatus();
   return Unavailable("stdout cannot be written: {}", std::strerror(errno));
+}
+
+void ShowProgress(const std::string& text) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r\x1b[K{}", text);
+  std::fflush(stderr);
 }
 
 Status WriteFile(const std::string& path, const std::string& text) {

@@ -1,4 +1,4 @@
-// What a command leaves behind: text on stdout and in files.
+// What a command says and leaves behind: text on stdout, on the terminal and in files.
 #pragma once
 
 #include <string>
@@ -9,6 +9,10 @@ namespace polysil {
 
 // What was printed has left the process. Fails where stdout cannot take it.
 Status FlushStdout();
+
+// A line on stderr in the place of the last one, without an end; empty: only that one goes. Nothing
+// where stderr is no terminal.
+void ShowProgress(const std::string& text);
 
 // The file holds `text` and nothing else. Fails where it cannot be written.
 Status WriteFile(const std::string& path, const std::string& text);
