@@ -8,10 +8,12 @@ GRPC = 127.0.0.1:50051
 PROMPT = Write one sentence about the sea.
 # More arguments for polysil serve, as: make serve ARGS='--set kv.blocks=512'
 ARGS =
+# Arguments for bench/peers/compare.py, as: make bench PEERS='--cells decode_1 --rounds 1'
+PEERS =
 JOBS = $(shell nproc)
 
 .DEFAULT_GOAL = help
-.PHONY: help build serve demo test e2e oracle bench bench-llama sim-nightly lint format model \
+.PHONY: help build serve demo test e2e oracle bench peers sim-nightly lint format model \
         clean bootstrap bootstrap-test build-all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -24,7 +26,7 @@ serve: build model ## install what is missing, build, fetch the model and serve 
 
 test: bootstrap-test build-all model ## install what is missing, build and run every test
 	ctest --preset release -j $(JOBS)
-	.venv/bin/python -m pytest tests/tidy tests/e2e
+	.venv/bin/python -m pytest tests/tidy tests/peers tests/e2e
 
 build: bootstrap build/release/build.ninja ## build/release/bin/polysil
 	ninja -C build/release -j $(JOBS) polysil
@@ -36,11 +38,13 @@ oracle: bootstrap build/release/build.ninja model ## compare with the float64 re
 	ninja -C build/release -j $(JOBS) test_exec
 	build/release/bin/test_exec --gtest_filter='Oracle.*'
 
-bench: bootstrap build/release/build.ninja model ## the micro-benchmarks of bench/
+bench: build model ## the micro-benchmarks of bench/, then other engines if any is installed (hours)
 	bench/run.sh build/release
+	bench/peers/compare.py $(PEERS)
 
-bench-llama: build model ## speed against llama.cpp in interleaved rounds (builds it at first: long)
-	bench/compare_llama.sh
+peers: model ## install the engines that make bench compares with, and their model files (7 GB)
+	bench/peers/install.sh
+	bench/peers/models.sh
 
 sim-nightly: build ## an hour of random simulations, with seeds of the day
 	tools/sim_nightly.sh $(POLYSIL)
