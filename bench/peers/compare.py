@@ -137,9 +137,12 @@ class Runner:
         out.unlink(missing_ok=True)
         command = engine.offline(self.setup, cell.row, out)
         machine, own = MachineTime.now(), own_seconds()
-        stdout, cpu = run_command(command, log)
+        stdout, stderr, cpu = run_command(command, log)
         share = MachineTime.now().foreign_share_since(machine, cpu + own_seconds() - own)
-        figures = engine.read_offline(cell.row, stdout, out)
+        try:
+            figures = engine.read_offline(cell.row, stdout, stderr, out)
+        except (IndexError, KeyError, ValueError) as error:
+            raise EngineError(f"what it printed cannot be read: {error!r}") from error
         return {"figures": figures, "foreign_share": share, "command": command}
 
     def _run_served(self, cell, seed, engine, log):
@@ -276,6 +279,7 @@ def parse_options():
     parser.add_argument("--list", action="store_true", help="say what there is and what is left")
     options = parser.parse_args()
     options.json = options.json or ROOT / f"build/bench/peers-{options.model.stem}.json"
+    options.json = options.json.absolute()
     return options
 
 

@@ -21,7 +21,7 @@ ROOT = HERE.parent.parent
 
 def peers_folder():
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("POLYSIL_PEERS") or f"{cache}/polysil-peers")
+    return Path(os.environ.get("POLYSIL_PEERS") or f"{cache}/polysil-peers").absolute()
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Engine:
     name: str
     serve: object = None  # (Setup, Shape, port) -> command
     offline: object = None  # (Setup, Row, JSON file) -> command, None if it cannot
-    read_offline: object = None  # (Row, stdout, JSON file) -> figures
+    read_offline: object = None  # (Row, stdout, stderr, JSON file) -> figures
     env: dict = field(default_factory=dict)
     fields: dict = field(default_factory=dict)  # added to each request
     ready: str = "/health"  # answers 200 when requests are served
@@ -86,7 +86,7 @@ def polysil(program):
             *("--repetitions", "1", "--threads", str(setup.threads), "--json", str(out)),
         ]
 
-    def read_offline(row, stdout, out):
+    def read_offline(row, stdout, stderr, out):
         report = json.loads(out.read_text())
         found = [
             each
@@ -119,7 +119,7 @@ def llama(name, folder, forked):
             room = row.streams * (row.depth + row.tokens)
             return [f"{folder}/llama-batched-bench", *common, "-c", str(room), "-fa", "on"] + [
                 *("-npp", str(row.depth), "-ntg", str(row.tokens), "-npl", str(row.streams)),
-                *("--output-format", "jsonl", *repack),
+                *(repack if forked else ["--output-format", "jsonl"]),
             ]
         if row.streams == 0:
             what = ["-p", str(row.tokens), "-n", "0"]
@@ -133,7 +133,10 @@ def llama(name, folder, forked):
             ["-rtr", "1"] if forked else []
         )
 
-    def read_offline(row, stdout, out):
+    def read_offline(row, stdout, stderr, out):
+        if row.streams > 1 and forked:  # knows only a table; S_TG is the eighth column
+            lines = [line.split("|") for line in stderr.splitlines() if line.startswith("|  ")]
+            return {"tok_s": float(lines[-1][8])}
         if row.streams > 1:
             lines = [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
             return {"tok_s": lines[-1]["speed_tg"]}
@@ -174,28 +177,34 @@ def openvino(python):
             *(str(row.tokens), str(row.depth), str(row.streams), str(out)),
         ]
 
-    def read_offline(row, stdout, out):
+    def read_offline(row, stdout, stderr, out):
         return json.loads(out.read_text())
 
     return Engine("OpenVINO", None, offline, read_offline)
 
 
+def place(variable, default=None):
+    """An absolute path from the environment, or the default; a link stays one, as venvs need it."""
+    named = os.environ.get(variable) or default
+    return os.path.abspath(named) if named else None
+
+
 def found():
     """The engines of this machine, Polysil first."""
     folder = peers_folder()
-    engines = [polysil(os.environ.get("POLYSIL") or str(ROOT / "build/release/bin/polysil"))]
-    bin_folder = os.environ.get("LLAMA_BIN") or f"{folder}/llama-11434/build/bin"
-    if Path(bin_folder, "llama-server").exists():
-        engines.append(llama("llama.cpp", bin_folder, forked=False))
-    bin_folder = os.environ.get("IK_LLAMA_BIN")
-    if bin_folder:
-        engines.append(llama("ik_llama.cpp", bin_folder, forked=True))
-    python = os.environ.get("VLLM_PYTHON") or f"{folder}/vllm/bin/python"
+    engines = [polysil(place("POLYSIL", ROOT / "build/release/bin/polysil"))]
+    llama_bin = place("LLAMA_BIN", folder / "llama-11434/build/bin")
+    if Path(llama_bin, "llama-server").exists():
+        engines.append(llama("llama.cpp", llama_bin, forked=False))
+    fork_bin = place("IK_LLAMA_BIN")
+    if fork_bin:
+        engines.append(llama("ik_llama.cpp", fork_bin, forked=True))
+    python = place("VLLM_PYTHON", folder / "vllm/bin/python")
     for form in ("bf16", "w8a8"):
         checkpoint = folder / f"models/SmolLM2-135M-Instruct.{form}"
         if Path(python).exists() and (checkpoint / "config.json").exists():
             engines.append(vllm(f"vLLM {form}", python, checkpoint))
-    python = os.environ.get("OPENVINO_PYTHON") or f"{folder}/openvino/bin/python"
+    python = place("OPENVINO_PYTHON", folder / "openvino/bin/python")
     if Path(python).exists():
         engines.append(openvino(python))
     return engines

@@ -39,6 +39,7 @@ class Server:
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,
+                cwd=log.parent,  # some leave a log file where they are started
                 env={**os.environ, **engine.env},
                 start_new_session=True,
             )
@@ -103,7 +104,7 @@ def tail(log, size=1500):
 
 
 def run_command(command, log, limit_s=900):
-    """(stdout, CPU seconds) of a command that must succeed."""
+    """(stdout, stderr, CPU seconds) of a command that must succeed."""
     before = children_seconds()
     with log.open("wb") as err:
         process = subprocess.Popen(
@@ -111,6 +112,7 @@ def run_command(command, log, limit_s=900):
             stdout=subprocess.PIPE,
             stderr=err,
             stdin=subprocess.DEVNULL,
+            cwd=log.parent,  # some leave a log file where they are started
             start_new_session=True,
             text=True,
         )
@@ -124,7 +126,7 @@ def run_command(command, log, limit_s=900):
             process.wait()
     if process.returncode:
         raise EngineError(f"exit code {process.returncode}:\n{tail(log)}")
-    return out, children_seconds() - before
+    return out, log.read_text(errors="replace"), children_seconds() - before
 
 
 def children_seconds():

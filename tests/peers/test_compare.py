@@ -23,7 +23,7 @@ def engine(name, log, fails=False):
         code = "import sys; f = open(sys.argv[1], 'a'); f.write(sys.argv[2] + '\\n'); "
         return [sys.executable, "-c", code + f"sys.exit({int(fails)})", str(log), name]
 
-    def read(row, stdout, out):
+    def read(row, stdout, stderr, out):
         return {"tok_s": float(len(log.read_text().splitlines()))}
 
     return engines.Engine(name, None, command, read)
@@ -126,3 +126,27 @@ def test_the_document_is_made_from_the_file(files, monkeypatch, tmp_path):
     assert "`tool --port PORT`" in text and "far" not in text
     table.main()
     assert document.read_text() == text
+
+
+def test_what_the_programs_print_is_read(tmp_path):
+    mainline = engines.llama("llama.cpp", "bin", forked=False)
+    fork = engines.llama("ik_llama.cpp", "bin", forked=True)
+    eight = engines.Row(128, 128, 8)
+    printed = 'noise\n{"pp": 128, "speed_pp": 300.5, "speed_tg": 175.25}\n'
+    assert mainline.read_offline(eight, printed, "", None) == {"tok_s": 175.25}
+    table_ = (
+        "|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |\n"
+        "|-------|--------|------|--------|----------|----------|----------|----------|\n"
+        "|    16 |      8 |    2 |     48 |    0.060 |   536.44 |    0.089 |   180.43 |\n"
+    )
+    assert fork.read_offline(eight, "", table_, None) == {"tok_s": 180.43}
+    bench = 'warning\n[{"n_gen": 128, "avg_ts": 99.5}]\n'
+    assert fork.read_offline(engines.Row(512), bench, "", None) == {"tok_s": 99.5}
+    with pytest.raises(IndexError):
+        mainline.read_offline(eight, "nothing", "", None)
+    report = tmp_path / "row.json"
+    row = {"tokens": 512, "depth": 0, "streams": 0, "tok_s": {"median": 7.0}}
+    row |= {"bound_tok_s": 9.0, "bound_by": "arithmetic", "fraction": 0.7}
+    report.write_text(json.dumps({"rows": [row], "bounds": {}}))
+    figures = engines.polysil("polysil").read_offline(engines.Row(512), "", "", report)
+    assert (figures["tok_s"], figures["bound_tok_s"]) == (7.0, 9.0)
