@@ -87,7 +87,9 @@ class Results:
         part.replace(self.path)
 
     def note_seconds(self, cell, engine, seconds):
-        self.all["seconds"].setdefault(cell.name, {})[engine] = seconds
+        """The least seen is what a run takes without a start of minutes or a repetition."""
+        known = self.all["seconds"].setdefault(cell.name, {})
+        known[engine] = min(seconds, known.get(engine, seconds))
 
     def expected_seconds(self, cell, engine):
         known = self.all["seconds"].get(cell.name, {}).get(engine.name)
