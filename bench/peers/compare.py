@@ -99,7 +99,7 @@ class Results:
 class Runner:
     def __init__(self, setup, results, options):
         self.setup, self.results, self.options = setup, results, options
-        self.kept = {}  # (engine name, shape) -> Server that is stopped
+        self.kept = {}  # engine name -> Server that is stopped
         self.logs = options.json.parent / "peers-logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         _, self.prompts = read_prompts()
@@ -148,8 +148,7 @@ class Runner:
         return {"figures": figures, "foreign_share": share, "command": command}
 
     def _run_served(self, cell, seed, engine, log):
-        key = engine.name, cell.shape
-        server = None if cell.fresh else self.kept.pop(key, None)
+        server = None if cell.fresh else self.kept.pop(engine.name, None)
         if server:
             server.go_on()
         machine, own = MachineTime.now(), own_seconds()
@@ -177,7 +176,7 @@ class Runner:
             raise
         if engine.stays and not cell.fresh:
             server.pause()
-            self.kept[key] = server
+            self.kept[engine.name] = server
         else:
             server.stop()
         return {"figures": figures, "foreign_share": share, "command": server.command}
