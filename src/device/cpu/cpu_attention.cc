@@ -65,7 +65,7 @@ void CpuAttention::Attend(const AttentionArgs& args) {
   const int32_t group = args.q_heads / layout.kv_heads;
   Call call = {args, group, PaddedHeadSize(layout.head_size), plan_.task_rows_max() * group};
   for (int32_t rank = 0; rank < pool_.threads(); ++rank) ScratchOf(rank, call);
-  chunks_missing_.reserve(static_cast<size_t>(plan_.rows() * layout.kv_heads));
+  chunks_missing_.reserve(static_cast<size_t>(plan_.rows()) * static_cast<size_t>(layout.kv_heads));
   if (plan_.slots() > 0) PrepareSlots(call);
   const std::span<const AttentionPlan::Task> tasks = plan_.tasks();
   pool_.Run(static_cast<int64_t>(tasks.size()), [&](int64_t index, int32_t rank) {
