@@ -47,7 +47,7 @@ struct alignas(16) Int8Block {
 };
 
 struct ActivationOutlier {
-  int32_t column;
+  uint32_t column;
   float x;
 };
 // The most that a row can have.

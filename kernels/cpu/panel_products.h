@@ -19,26 +19,35 @@
 namespace polysil::kernels {
 namespace {
 
-// --- How values are unpacked: word j of 8 of a block, as unsigned bytes ---
+// --- How values are unpacked: word j of 8 of a block, as unsigned bytes. Without branches: where j
+// is known, shifts by nothing vanish; where it is not, a branch could not be foreseen ---
+
+// Bit `from` of each byte becomes bit `to`; the others are to be masked.
+template <typename Isa>
+[[gnu::always_inline]] inline typename Isa::Bytes ShiftTo(typename Isa::Bytes word, int from,
+                                                          int to) {
+  const int left = from < to ? to - from : 0;
+  const int right = from > to ? from - to : 0;
+  return Isa::ShiftRight(Isa::ShiftLeft(word, left), right);
+}
 
 template <typename Isa>
 [[gnu::always_inline]] inline typename Isa::Bytes Nibbles(const uint8_t* values, int j) {
   const auto pairs = Isa::Load(values + j % 4 * 4 * Isa::kLanes);
-  return Isa::And(j < 4 ? pairs : Isa::ShiftRight(pairs, 4), 0x0F);
+  return Isa::And(Isa::ShiftRight(pairs, j / 4 * 4), 0x0F);
 }
 
 template <typename Isa>
 [[gnu::always_inline]] inline typename Isa::Bytes FiveBits(const uint8_t* values, int j) {
   const auto word = Isa::Load(values + 16 * Isa::kLanes);
-  const auto shifted = j <= 4 ? Isa::ShiftLeft(word, 4 - j) : Isa::ShiftRight(word, j - 4);
+  const auto shifted = ShiftTo<Isa>(word, j, 4);
   return Isa::Or(Nibbles<Isa>(values, j), Isa::And(shifted, 0x10));
 }
 
 template <typename Isa>
 [[gnu::always_inline]] inline typename Isa::Bytes SixBits(const uint8_t* values, int j) {
   const auto word = Isa::Load(values + (16 + j / 4 * 4) * Isa::kLanes);
-  const int s = j % 4;
-  const auto shifted = s <= 2 ? Isa::ShiftLeft(word, 4 - 2 * s) : Isa::ShiftRight(word, 2);
+  const auto shifted = ShiftTo<Isa>(word, 2 * (j % 4), 4);
   return Isa::Or(Nibbles<Isa>(values, j), Isa::And(shifted, 0x30));
 }
 
@@ -328,10 +337,11 @@ struct IntProduct {
                           std::span<const ActivationOutlier> outliers, Floats<Isa>* total) {
     for (const ActivationOutlier& outlier : outliers) {
       const int64_t b = outlier.column / kActivationBlock;
-      const int word = outlier.column % kActivationBlock / 4;
+      const auto word = static_cast<int>(outlier.column % kActivationBlock / 4);
       const int group = word / Group<Format>::kWords;
       const uint8_t* block_facts = facts + b / Format::kFactBlocks * kFactBytes;
-      auto q = Isa::Byte(Format::Values(values + b * kValueBytes, word), outlier.column % 4);
+      auto q = Isa::Byte(Format::Values(values + b * kValueBytes, word),
+                         static_cast<int>(outlier.column % 4));
       if constexpr (Format::kOffsetBits != 0) q = Isa::SubtractShifted(q, 1, Format::kOffsetBits);
       Floats<Isa> weight = Isa::ToFloats(q) * Format::Scale(block_facts, b, group);
       if constexpr (Format::kHasMinimum) {

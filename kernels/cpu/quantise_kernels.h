@@ -135,7 +135,7 @@ int32_t TakeOutliers(float* x, float limit, int64_t column, ActivationOutlier* o
     for (int32_t i = least; i + 1 < count; ++i) above[i] = above[i + 1];
   }
   for (int32_t i = 0; i < count; ++i) {
-    outliers[i] = {static_cast<int32_t>(column) + above[i], x[above[i]]};
+    outliers[i] = {static_cast<uint32_t>(column + above[i]), x[above[i]]};
     x[above[i]] = 0.0F;
   }
   return count;

@@ -22,7 +22,8 @@ struct Int8Row {
   int32_t q(int64_t c) const { return blocks[c / 32].values[c % 32]; }
   std::vector<int32_t> OutlierColumns() const {
     std::vector<int32_t> columns;
-    for (const ActivationOutlier& outlier : outliers) columns.push_back(outlier.column);
+    for (const ActivationOutlier& outlier : outliers)
+      columns.push_back(static_cast<int32_t>(outlier.column));
     return columns;
   }
 
