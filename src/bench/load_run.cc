@@ -208,7 +208,7 @@ std::string LoadRun::BodyOf(const Session& session, int32_t output_tokens) const
       prompt += session.plan.turns[turn];
       if (turn + 1 < turns) prompt += session.answers[turn];
     }
-    body["prompt"] = std::move(prompt);
+    body["prompt"] = prompt;
   }
   return json::serialize(body);
 }
@@ -245,10 +245,10 @@ void LoadRun::StartSession(int64_t due_ns) {
   session->index = sessions_++;
   session->plan = prompts_.Session(session->index);
   ++sessions_open_;
-  StartTurn(std::move(session), due_ns);
+  StartTurn(session, due_ns);
 }
 
-void LoadRun::StartTurn(std::shared_ptr<Session> session, int64_t due_ns) {
+void LoadRun::StartTurn(const std::shared_ptr<Session>& session, int64_t due_ns) {
   CallRecord record{.session = session->index, .turn = session->turn, .due_ns = due_ns};
   ++totals_.calls;
   if (http_->in_flight() >= kInFlightMax) {

@@ -66,7 +66,7 @@ class LoadRun final {
   std::optional<int64_t> NextDue(int64_t elapsed_ns) const;
   void StartDueSessions(int64_t now_ns);
   void StartSession(int64_t due_ns);
-  void StartTurn(std::shared_ptr<Session> session, int64_t due_ns);
+  void StartTurn(const std::shared_ptr<Session>& session, int64_t due_ns);
   void EndTurn(const std::shared_ptr<Session>& session, CallRecord record, std::string answer);
 
   LoadOptions options_;

@@ -25,15 +25,17 @@ constexpr int64_t kReadGranule = 4096;
 // the first begin to the last end. The threads read the clock themselves: the caller may be late.
 std::vector<double> TimePasses(const CpuTopology& topology, int32_t threads, int32_t passes,
                                const std::function<void(int32_t)>& work) {
-  std::vector<steady_clock::time_point> begins(static_cast<size_t>(threads * passes));
+  const auto lanes = static_cast<size_t>(threads);
+  std::vector<steady_clock::time_point> begins(lanes * static_cast<size_t>(passes));
   std::vector<steady_clock::time_point> ends(begins.size());
   std::barrier start(threads);
   std::vector<std::thread> pool;
+  pool.reserve(lanes);
   for (int32_t t = 0; t < threads; ++t) {
     pool.emplace_back([&, t] {
       topology.BindThread(t);
       for (int32_t pass = 0; pass < passes; ++pass) {
-        const auto slot = static_cast<size_t>(pass * threads + t);
+        const auto slot = static_cast<size_t>(pass) * lanes + static_cast<size_t>(t);
         start.arrive_and_wait();
         begins[slot] = steady_clock::now();
         work(t);
