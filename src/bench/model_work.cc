@@ -19,10 +19,9 @@ WorkBound BoundOf(const Work& work, const CpuBounds& bounds) {
 }
 
 ModelWork::ModelWork(const ModelSpec& spec, const ModelWeights& weights, bool float_activations,
-                     int64_t kv_element_bytes)
-    : float_activations_(float_activations) {
-  kv_layer_token_bytes_ =
-      2.0 * spec.kv_heads * spec.head_size * static_cast<double>(kv_element_bytes);
+                     const KvLayout& kv)
+    : float_activations_(float_activations), integer_attention_(kv.dtype == DType::kI8) {
+  kv_layer_token_bytes_ = 2.0 * spec.kv_heads * static_cast<double>(kv.token_bytes());
   attention_operations_ = 4.0 * spec.q_heads * spec.head_size;
   for (const LayerSpec& layer : spec.layers) windows_.push_back(layer.window);
   for (const LayerWeights& layer : weights.layers) {
@@ -63,18 +62,25 @@ double ModelWork::SeenByPrompt(double tokens, double depth) const {
   return seen;
 }
 
+void ModelWork::AddAttention(double tokens_seen, Work& to) const {
+  (integer_attention_ ? to.int8_operations : to.float_operations) +=
+      tokens_seen * attention_operations_;
+}
+
 Work ModelWork::Prefill(double tokens, double depth) const {
-  return {.bytes = step_bytes() + Seen(depth + tokens) * kv_layer_token_bytes_,
-          .int8_operations = tokens * layers_.int8_operations + head_.int8_operations,
-          .float_operations = tokens * layers_.float_operations + head_.float_operations +
-                              SeenByPrompt(tokens, depth) * attention_operations_};
+  Work work = {.bytes = step_bytes() + Seen(depth + tokens) * kv_layer_token_bytes_,
+               .int8_operations = tokens * layers_.int8_operations + head_.int8_operations,
+               .float_operations = tokens * layers_.float_operations + head_.float_operations};
+  AddAttention(SeenByPrompt(tokens, depth), work);
+  return work;
 }
 
 Work ModelWork::Decode(double streams, double context) const {
-  return {.bytes = step_bytes() + streams * Seen(context) * kv_layer_token_bytes_,
-          .int8_operations = streams * (layers_.int8_operations + head_.int8_operations),
-          .float_operations = streams * (layers_.float_operations + head_.float_operations +
-                                         Seen(context) * attention_operations_)};
+  Work work = {.bytes = step_bytes() + streams * Seen(context) * kv_layer_token_bytes_,
+               .int8_operations = streams * (layers_.int8_operations + head_.int8_operations),
+               .float_operations = streams * (layers_.float_operations + head_.float_operations)};
+  AddAttention(streams * Seen(context), work);
+  return work;
 }
 
 }  // namespace polysil

@@ -7,14 +7,15 @@
 
 #include "device/cpu/cpu_bounds.h"
 #include "model/checkpoint.h"
+#include "polysil/core/kv_layout.h"
 
 namespace polysil {
 
 // Of one step or of one whole prompt.
 struct Work {
   double bytes = 0.0;             // read from memory at least once
-  double int8_operations = 0.0;   // products with quantised weights
-  double float_operations = 0.0;  // attention, and products with floating-point weights
+  double int8_operations = 0.0;   // products with quantised weights, attention to 8-bit KV
+  double float_operations = 0.0;  // products with floating-point weights, other attention
 
   double operations() const { return int8_operations + float_operations; }
 };
@@ -28,9 +29,10 @@ WorkBound BoundOf(const Work& work, const CpuBounds& bounds);
 
 class ModelWork final {
  public:
-  // float_activations: every product is one of floats. kv_element_bytes: of a stored key or value.
+  // float_activations: every product with weights is one of floats. Attention's are of integers
+  // where `kv` keeps integers.
   ModelWork(const ModelSpec& spec, const ModelWeights& weights, bool float_activations,
-            int64_t kv_element_bytes);
+            const KvLayout& kv);
 
   // Weights that every step reads, in bytes as the file has them; the output matrix is one of them.
   double step_bytes() const { return layers_.bytes + head_.bytes; }
@@ -54,8 +56,10 @@ class ModelWork final {
   // Sums over the layers of what a token sees of `context` tokens.
   double Seen(double context) const;
   double SeenByPrompt(double tokens, double depth) const;
+  void AddAttention(double tokens_seen, Work& to) const;
 
   const bool float_activations_;
+  const bool integer_attention_;
   double kv_layer_token_bytes_ = 0.0;
   double attention_operations_ = 0.0;  // for each token that one layer of a token sees
   std::vector<double> windows_;        // of each layer; 0: none

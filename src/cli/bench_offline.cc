@@ -12,6 +12,7 @@
 #include "polysil/base/clock.h"
 
 namespace polysil {
+
 Status RunBenchOffline(const BenchOfflineArgs& args, const v1::Config& config) {
   const SteadyClock clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<Assembly> assembly,
@@ -19,9 +20,8 @@ Status RunBenchOffline(const BenchOfflineArgs& args, const v1::Config& config) {
   const Checkpoint& checkpoint = assembly->checkpoint();
   const EngineInfo& engine = assembly->engine().info();
   ASSIGN_OR_RETURN(const std::vector<OfflineRow> rows, PlanRows(args.rows, engine.limits));
-  const DType kv_dtype = config.kv().dtype() == "f32" ? DType::kF32 : DType::kF16;
   const ModelWork work(checkpoint.spec(), checkpoint.weights(), config.cpu().activations() == "f32",
-                       Info(kv_dtype).bytes_per_block);
+                       assembly->kv_layout());
 
   const int32_t threads =
       config.cpu().threads() > 0 ? config.cpu().threads() : CpuTopology().cores();

@@ -198,6 +198,7 @@ StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const std::string& model_pa
 
   ASSIGN_OR_RETURN(LoadedExecutor loaded, LoadExecutor(checkpoint, config));
   assembly->device_ = loaded.device;
+  assembly->kv_layout_ = loaded.executor->kv_layout();
   ASSIGN_OR_RETURN(assembly->engine_,
                    EngineThread::Create(EngineOptionsOf(config),
                                         {.vocab_size = checkpoint.spec().vocab_size,

@@ -10,6 +10,7 @@
 #include "model/checkpoint.h"
 #include "polysil/base/clock.h"
 #include "polysil/base/status.h"
+#include "polysil/core/kv_layout.h"
 #include "polysil/v1/config.pb.h"
 #include "session/text_service.h"
 #include "text/tokenizer.h"
@@ -29,6 +30,7 @@ class Assembly final {
   EngineThread& engine() { return *engine_; }
   TextService& text() { return *text_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
+  const KvLayout& kv_layout() const { return kv_layout_; }
   // "AMD EPYC, AVX2, 2 threads"; for people.
   const std::string& device() const { return device_; }
 
@@ -38,6 +40,7 @@ class Assembly final {
   // Each needs those above it.
   std::unique_ptr<Checkpoint> checkpoint_;
   std::string device_;
+  KvLayout kv_layout_;
   std::unique_ptr<EngineThread> engine_;
   std::unique_ptr<TextService> text_;
 };

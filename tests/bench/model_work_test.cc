@@ -27,11 +27,14 @@ struct SmallModel {
   }
 };
 
+constexpr KvLayout kHalves = {.head_size = 8, .dtype = DType::kF16};
+constexpr KvLayout kFloats = {.head_size = 8, .dtype = DType::kF32};
+constexpr KvLayout kIntegers = {.head_size = 8, .dtype = DType::kI8};
 constexpr double kLayerWeights = 2 * 7 * 320;  // values of both layers
 
 TEST(ModelWork, ADecodeReadsAllWeightsOnceAndEachStreamsKv) {
   const SmallModel model;
-  const ModelWork work(model.spec, model.weights, false, 2);
+  const ModelWork work(model.spec, model.weights, false, kHalves);
   EXPECT_EQ(work.step_bytes(), kLayerWeights / 32 * 34 + 3200 * 2);
   EXPECT_EQ(work.kv_token_bytes(), 2 * 2 * 8 * 2);
   // A stream sees 10 tokens in one layer and 4 in the other, 32 bytes each.
@@ -44,7 +47,7 @@ TEST(ModelWork, ADecodeReadsAllWeightsOnceAndEachStreamsKv) {
 
 TEST(ModelWork, APromptsTokensSeeWhatIsBeforeThemWithinTheWindow) {
   const SmallModel model;
-  const ModelWork work(model.spec, model.weights, false, 2);
+  const ModelWork work(model.spec, model.weights, false, kHalves);
   for (const int depth : {0, 1, 3, 4, 9}) {
     for (const int tokens : {1, 2, 5, 8}) {
       double seen = 0;
@@ -60,9 +63,20 @@ TEST(ModelWork, APromptsTokensSeeWhatIsBeforeThemWithinTheWindow) {
 
 TEST(ModelWork, FloatActivationsMakeAllOperationsFloat) {
   const SmallModel model;
-  const Work work = ModelWork(model.spec, model.weights, true, 4).Decode(1, 1);
+  const Work work = ModelWork(model.spec, model.weights, true, kFloats).Decode(1, 1);
   EXPECT_EQ(work.int8_operations, 0);
   EXPECT_EQ(work.float_operations, 2 * kLayerWeights + 2 * 3200 + 2 * 64);
+}
+
+// A head's key (or value) is 8 bytes and a scale of 4; attention's products are of integers then.
+TEST(ModelWork, KvOfIntegersIsReadWithItsScales) {
+  const SmallModel model;
+  const ModelWork work(model.spec, model.weights, false, kIntegers);
+  EXPECT_EQ(work.kv_token_bytes(), 2 * 2 * 12);
+  const Work decode = work.Decode(1, 3);
+  EXPECT_EQ(decode.bytes, work.step_bytes() + 6 * 24);
+  EXPECT_EQ(decode.int8_operations, 2 * kLayerWeights + 6 * 64);
+  EXPECT_EQ(decode.float_operations, 2 * 3200);
 }
 
 TEST(ModelWork, TheLargerTimeIsTheBound) {

@@ -73,7 +73,7 @@ struct Rig {
   ModelSpec spec{.q_heads = 1, .kv_heads = 1, .head_size = 8, .layers = {{}}};
   ModelWeights weights{.output = {.dtype = DType::kQ8_0, .rows = 300, .cols = 32},
                        .layers = std::vector<LayerWeights>(1)};
-  ModelWork work{spec, weights, false, 2};
+  ModelWork work{spec, weights, false, KvLayout{.head_size = 8}};
   OfflineBench bench{engine, work, clock};
 
   explicit Rig(FakeEngineOptions options = {}) : engine(Scripted(std::move(options))) {}
