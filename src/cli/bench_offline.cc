@@ -14,6 +14,8 @@
 namespace polysil {
 
 Status RunBenchOffline(const BenchOfflineArgs& args, const v1::Config& config) {
+  RETURN_IF_ERROR(CheckWritable(args.json_path));
+  RETURN_IF_ERROR(CheckWritable(args.svg_path));
   const SteadyClock clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<Assembly> assembly,
                    Assembly::Create(args.model_path, config, clock));

@@ -22,6 +22,7 @@ void ShowLoad(const LoadProgress& progress) {
 
 Status RunBenchServe(const BenchServeArgs& args) {
   RETURN_IF_ERROR(Validate(args.load));
+  RETURN_IF_ERROR(CheckWritable(args.json_path));
   const SteadyClock clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<LoadRun> run, LoadRun::Create(args.load, clock));
   std::ofstream lines;

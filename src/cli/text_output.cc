@@ -21,6 +21,11 @@ void ShowProgress(const std::string& text) {
   std::fflush(stderr);
 }
 
+Status CheckWritable(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return OkStatus();
+  return InvalidArgument("{} cannot be written", path);
+}
+
 Status WriteFile(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::trunc);
   file << text;

@@ -14,6 +14,9 @@ Status FlushStdout();
 // where stderr is no terminal.
 void ShowProgress(const std::string& text);
 
+// Fails where WriteFile would, before the work is done whose result it is. An empty path is none.
+Status CheckWritable(const std::string& path);
+
 // The file holds `text` and nothing else. Fails where it cannot be written.
 Status WriteFile(const std::string& path, const std::string& text);
 

@@ -30,8 +30,7 @@ struct ModelRunnerOptions {
 
 class ModelRunner final {
  public:
-  // Loads the weights and allocates the KV pool. `weights` must point to memory that outlives the
-  // runner.
+  // Loads the weights, which the device copies, and allocates the KV pool.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(std::unique_ptr<Device> device,
                                                        const ModelSpec& spec,
                                                        const ModelWeights& weights,

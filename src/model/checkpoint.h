@@ -158,7 +158,7 @@ class Checkpoint final {
   // Reads every byte, so it takes a while (about 0.1 s for 100 MB).
   std::string Digest() const;
   // To be called when a device has its copy of the weights: what was read of the files leaves the
-  // process' memory. What is read later (rows of the embedding) comes back page by page.
+  // process' memory.
   void DropPages() const;
 
  private:

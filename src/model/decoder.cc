@@ -37,10 +37,9 @@ Decoder::Decoder(Device& device, const ModelSpec& spec, const DecoderOptions& op
 Decoder::~Decoder() = default;
 
 Status Decoder::LoadMatrices(Device& device, const ModelWeights& weights) {
-  ASSIGN_OR_RETURN(embedding_, device.LoadMatrix(weights.embedding));
-  if (!spec_.tied_embedding) {
-    ASSIGN_OR_RETURN(output_, device.LoadMatrix(weights.output));
-  }
+  ASSIGN_OR_RETURN(embedding_, device.LoadTable(weights.embedding));
+  ASSIGN_OR_RETURN(output_,
+                   device.LoadMatrix(spec_.tied_embedding ? weights.embedding : weights.output));
   layers_.resize(spec_.layers.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
     const LayerWeights& from = weights.layers[i];
@@ -138,9 +137,8 @@ std::span<const float> Decoder::Logits(std::span<const int32_t> rows) {
         options_.logit_rows_max);
   ops_.GatherRows(hidden_, rows, spec_.hidden_size, logit_inputs_);
   Norm(logit_inputs_, output_norm_, count, spec_.hidden_size, logit_inputs_);
-  const LinearTarget target{.weight = output_ ? output_.get() : embedding_.get(),
-                            .out = logits_,
-                            .out_stride = spec_.vocab_size};
+  const LinearTarget target{
+      .weight = output_.get(), .out = logits_, .out_stride = spec_.vocab_size};
   ops_.Linear(logit_inputs_, count, spec_.hidden_size, {&target, 1});
   Beat();
   if (spec_.logit_softcap > 0.0F) {

@@ -36,7 +36,7 @@ struct DecoderBatch {
 
 class Decoder final {
  public:
-  // `device` must outlive the decoder, and so must the memory that `weights` points to.
+  // `device` must outlive the decoder, and copies what `weights` points to.
   static StatusOr<std::unique_ptr<Decoder>> Load(Device& device, const ModelSpec& spec,
                                                  const ModelWeights& weights,
                                                  const DecoderOptions& options);
@@ -97,8 +97,8 @@ class Decoder final {
   const ModelSpec spec_;
   const DecoderOptions options_;
   std::function<void()> beat_;
-  std::unique_ptr<WeightMatrix> embedding_;
-  std::unique_ptr<WeightMatrix> output_;  // null: tied
+  std::unique_ptr<EmbeddingTable> embedding_;
+  std::unique_ptr<WeightMatrix> output_;
   const float* output_norm_ = nullptr;
   std::vector<Layer> layers_;
   std::unique_ptr<DeviceBuffer> vectors_;      // norms and biases

@@ -120,7 +120,7 @@ struct SmallModel {
     const AttentionSequence sequence = {
         .rows = rows, .position_begin = context, .block_table = table};
     const auto rows_z = static_cast<size_t>(rows);
-    ops.Embed(*embedding.matrix, {ids.data(), rows_z}, 2.0F, x.data());
+    ops.Embed(*embedding.table, {ids.data(), rows_z}, 2.0F, x.data());
     ops.RmsNorm(x.data(), norm.data(), 0.0F, 1e-5F, rows, 64, y.data());
     const LinearTarget targets[] = {
         {.weight = q.matrix.get(), .out = wide.data(), .out_stride = 64},

@@ -55,7 +55,7 @@ inline std::unique_ptr<Device> MakeDevice(const CpuOptions& options) {
 // Calls of operator new by all threads since the program began; cpu_device_test.cc counts them.
 int64_t AllocationsSoFar();
 
-// A matrix of random blocks on a device, with its exact values.
+// A matrix of random blocks on a device, for products and as a table, with its exact values.
 struct LoadedMatrix {
   LoadedMatrix(Device& device, DType dtype, int64_t rows, int64_t cols, uint32_t seed)
       : blocks(kernels::RandomBlocks(TypeOf(dtype), rows * cols, seed)),
@@ -63,6 +63,9 @@ struct LoadedMatrix {
     auto loaded = device.LoadMatrix({dtype, rows, cols, blocks.data()});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     if (loaded.ok()) matrix = *std::move(loaded);
+    auto loaded_table = device.LoadTable({dtype, rows, cols, blocks.data()});
+    EXPECT_TRUE(loaded_table.ok()) << loaded_table.status();
+    if (loaded_table.ok()) table = *std::move(loaded_table);
   }
   static kernels::WeightType TypeOf(DType dtype) {
     return static_cast<kernels::WeightType>(static_cast<int>(dtype));
@@ -71,6 +74,7 @@ struct LoadedMatrix {
   std::vector<std::byte> blocks;
   std::vector<float> values;
   std::unique_ptr<WeightMatrix> matrix;
+  std::unique_ptr<EmbeddingTable> table;
 };
 
 }  // namespace polysil

@@ -133,7 +133,7 @@ TEST_P(OpsConformance, EmbedReadsTheExactRows) {
     for (int32_t i = 0; i < 70; ++i) ids.push_back(i * 17 % 50);
     for (const float scale : {1.0F, 22.6F}) {
       std::vector<float> out(ids.size() * 512);
-      ops().Embed(*table.matrix, ids, scale, out.data());
+      ops().Embed(*table.table, ids, scale, out.data());
       for (size_t i = 0; i < out.size(); ++i) {
         const float value = table.values[static_cast<size_t>(ids[i / 512]) * 512 + i % 512];
         ASSERT_EQ(out[i], value * scale) << Info(dtype).name;
@@ -251,7 +251,10 @@ TEST_P(OpsConformance, BuffersAreZeroedAndAligned) {
 TEST_P(OpsConformance, MatricesOfImpossibleShapesAreRefused) {
   const std::vector<std::byte> some(1 << 16);
   const auto load = [&](DType dtype, int64_t rows, int64_t cols, bool data = true) {
-    return device_->LoadMatrix({dtype, rows, cols, data ? some.data() : nullptr}).status().code();
+    const HostTensor tensor = {dtype, rows, cols, data ? some.data() : nullptr};
+    const StatusCode code = device_->LoadMatrix(tensor).status().code();
+    EXPECT_EQ(device_->LoadTable(tensor).status().code(), code);
+    return code;
   };
   EXPECT_EQ(load(DType::kF32, 4, 4), StatusCode::kOk);
   EXPECT_EQ(load(DType::kF32, 4, 4, false), StatusCode::kInvalidArgument);

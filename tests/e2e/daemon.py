@@ -58,11 +58,12 @@ class Daemon:
         grpc="127.0.0.1:0",
         ready=True,
         env=None,
+        model=MODEL,
     ):
         folder.mkdir(parents=True, exist_ok=True)
         self._out = folder / "stdout"
         self._err = folder / "stderr"
-        command = [POLYSIL, "serve", MODEL, "--http", http, "--grpc", grpc]
+        command = [POLYSIL, "serve", model, "--http", http, "--grpc", grpc]
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self.process = subprocess.Popen(
                 [str(word) for word in [*command, *arguments]],

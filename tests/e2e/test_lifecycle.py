@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -80,6 +81,21 @@ def test_an_idle_server_is_not_much_larger_than_its_weights(start):
     kv_bytes = 128 * 16 * 23040
     largest_kib = (MODEL.stat().st_size * 1.3 + kv_bytes) / 1024 + 60 * 1024
     assert daemon.rss_kib() < largest_kib
+
+
+# The weights are the server's own once it is ready.
+def test_the_model_file_may_change_under_a_server(start, tmp_path):
+    file = tmp_path / "model.gguf"
+    shutil.copy(MODEL, file)
+    daemon = start(model=file)
+    ask = {"prompt": "The sea is", "max_tokens": 16, "temperature": 0}
+    before = daemon.ok("/v1/completions", ask)["choices"][0]["text"]
+    os.truncate(file, 1000)
+    assert daemon.ok("/v1/completions", ask)["choices"][0]["text"] == before
+    other = {**ask, "prompt": "Quartz jumps over seven vexed wizards; 1,234 foxes"}
+    assert daemon.ok("/v1/completions", other)["choices"][0]["text"]
+    file.unlink()
+    assert daemon.ok("/v1/completions", ask)["choices"][0]["text"] == before
 
 
 def test_large_bodies_leave_no_memory_behind(start):

@@ -40,8 +40,10 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
-  // The tensor's memory must outlive the matrix: a device may read it in place.
+  // A matrix for products, and a table for Embed; a tied embedding is loaded as both. Neither reads
+  // the tensor's memory later: a file may change under a server that runs.
   virtual StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(const HostTensor& tensor) = 0;
+  virtual StatusOr<std::unique_ptr<EmbeddingTable>> LoadTable(const HostTensor& tensor) = 0;
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(int64_t bytes) = 0;
   // Memory of the host, for Copy alone.
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> AllocateHost(int64_t bytes) = 0;

@@ -22,6 +22,14 @@ class WeightMatrix {
   virtual int64_t cols() const = 0;
 };
 
+// Rows that are looked up by number, [rows, cols], as the device keeps them.
+class EmbeddingTable {
+ public:
+  virtual ~EmbeddingTable() = default;
+  virtual int64_t rows() const = 0;
+  virtual int64_t cols() const = 0;
+};
+
 // One product of a Linear call: out[t, :] (+)= W x[t, :] + bias.
 struct LinearTarget {
   const WeightMatrix* weight = nullptr;
@@ -70,7 +78,7 @@ class Ops {
   virtual ~Ops() = default;
 
   // out[t, :] = scale * table row ids[t]. ids are checked by the caller.
-  virtual void Embed(const WeightMatrix& table, std::span<const TokenId> ids, float scale,
+  virtual void Embed(const EmbeddingTable& table, std::span<const TokenId> ids, float scale,
                      float* out) = 0;
   // out[r, :] = x[r, :] / sqrt(mean(x[r, :]^2) + eps) * (weight + weight_offset). out may be x.
   virtual void RmsNorm(const float* x, const float* weight, float weight_offset, float eps,

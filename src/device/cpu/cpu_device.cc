@@ -47,6 +47,11 @@ class CpuDevice final : public Device {
     return std::unique_ptr<WeightMatrix>(std::move(matrix));
   }
 
+  StatusOr<std::unique_ptr<EmbeddingTable>> LoadTable(const HostTensor& tensor) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<CpuTable> table, CpuTable::Load(tensor));
+    return std::unique_ptr<EmbeddingTable>(std::move(table));
+  }
+
   StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(int64_t bytes) override {
     if (bytes < 0 || bytes > kBufferBytesMax) {
       return InvalidArgument("a buffer of {} bytes was asked for, the most is {}", bytes,

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu_matrix.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace polysil {
@@ -33,12 +34,17 @@ Status CheckShape(const HostTensor& tensor) {
   return OkStatus();
 }
 
+int64_t RowBytes(const HostTensor& tensor) {
+  const DTypeInfo& info = Info(tensor.dtype);
+  return tensor.cols / info.values_per_block * info.bytes_per_block;
+}
+
 }  // namespace
 
 CpuMatrix::CpuMatrix(const HostTensor& tensor, const kernels::PanelFormat& format,
                      int32_t panel_rows)
-    : tensor_(tensor),
-      type_(WeightTypeOf(tensor.dtype)),
+    : rows_(tensor.rows),
+      cols_(tensor.cols),
       format_(format),
       panels_((tensor.rows + panel_rows - 1) / panel_rows),
       panel_bytes_(format.panel_bytes(tensor.cols)) {}
@@ -55,8 +61,7 @@ StatusOr<std::unique_ptr<CpuMatrix>> CpuMatrix::Load(const HostTensor& tensor,
                              matrix->panels_ * matrix->panel_bytes_, Info(tensor.dtype).name,
                              tensor.rows, tensor.cols);
   }
-  const DTypeInfo& info = Info(tensor.dtype);
-  const int64_t row_bytes = tensor.cols / info.values_per_block * info.bytes_per_block;
+  const int64_t row_bytes = RowBytes(tensor);
   const int64_t panels_per_task = std::max<int64_t>(1, kPackBytesPerTask / matrix->panel_bytes_);
   const int64_t tasks = (matrix->panels_ + panels_per_task - 1) / panels_per_task;
   pool.Run(tasks, [&](int64_t task, int32_t) {
@@ -65,17 +70,34 @@ StatusOr<std::unique_ptr<CpuMatrix>> CpuMatrix::Load(const HostTensor& tensor,
       const int64_t row = p * kernels.panel_rows;
       const auto rows =
           static_cast<int32_t>(std::min<int64_t>(kernels.panel_rows, tensor.rows - row));
-      format.pack(matrix->type_, tensor.data + row * row_bytes, row_bytes, rows, tensor.cols,
-                  matrix->memory_.get() + p * matrix->panel_bytes_);
+      format.pack(WeightTypeOf(tensor.dtype), tensor.data + row * row_bytes, row_bytes, rows,
+                  tensor.cols, matrix->memory_.get() + p * matrix->panel_bytes_);
     }
   });
   return matrix;
 }
 
-void CpuMatrix::CopyRow(int64_t row, float* out) const {
-  const DTypeInfo& info = Info(tensor_.dtype);
-  const int64_t row_bytes = tensor_.cols / info.values_per_block * info.bytes_per_block;
-  kernels::Dequantise(type_, tensor_.data + row * row_bytes, tensor_.cols, out);
+CpuTable::CpuTable(const HostTensor& tensor, AlignedMemory memory)
+    : rows_(tensor.rows),
+      cols_(tensor.cols),
+      row_bytes_(RowBytes(tensor)),
+      type_(WeightTypeOf(tensor.dtype)),
+      memory_(std::move(memory)) {}
+
+StatusOr<std::unique_ptr<CpuTable>> CpuTable::Load(const HostTensor& tensor) {
+  RETURN_IF_ERROR(CheckShape(tensor));
+  const int64_t bytes = tensor.rows * RowBytes(tensor);
+  AlignedMemory memory = AlignedMemory::Allocate(bytes);
+  if (memory.data() == nullptr) {
+    return ResourceExhausted("no memory for the {} bytes of a {} table of {} rows and {} columns",
+                             bytes, Info(tensor.dtype).name, tensor.rows, tensor.cols);
+  }
+  std::memcpy(memory.data(), tensor.data, static_cast<size_t>(bytes));
+  return std::unique_ptr<CpuTable>(new CpuTable(tensor, std::move(memory)));
+}
+
+void CpuTable::CopyRow(int64_t row, float* out) const {
+  kernels::Dequantise(type_, memory_.data() + row * row_bytes_, cols_, out);
 }
 
 }  // namespace polysil

@@ -22,15 +22,15 @@ void CpuOps::Spread(int64_t count, int64_t floats, const Body& body) {
             [&](int64_t task, int32_t) { body(task * step, std::min(count, (task + 1) * step)); });
 }
 
-void CpuOps::Embed(const WeightMatrix& table, std::span<const TokenId> ids, float scale,
+void CpuOps::Embed(const EmbeddingTable& table, std::span<const TokenId> ids, float scale,
                    float* out) {
-  const auto& matrix = static_cast<const CpuMatrix&>(table);
-  const int64_t cols = matrix.cols();
+  const auto& rows = static_cast<const CpuTable&>(table);
+  const int64_t cols = rows.cols();
   Spread(static_cast<int64_t>(ids.size()), cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const TokenId id = ids[static_cast<size_t>(t)];
-      CHECK(id >= 0 && id < matrix.rows(), "token {} is not in a table of {}", id, matrix.rows());
-      matrix.CopyRow(id, out + t * cols);
+      CHECK(id >= 0 && id < rows.rows(), "token {} is not in a table of {}", id, rows.rows());
+      rows.CopyRow(id, out + t * cols);
       if (scale != 1.0F) kernels_.scale(out + t * cols, scale, cols);
     }
   });

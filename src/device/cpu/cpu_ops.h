@@ -24,7 +24,7 @@ class CpuOps final : public Ops {
         kv_store_(kernels, pool),
         attention_(kernels, pool) {}
 
-  void Embed(const WeightMatrix& table, std::span<const TokenId> ids, float scale,
+  void Embed(const EmbeddingTable& table, std::span<const TokenId> ids, float scale,
              float* out) override;
   void RmsNorm(const float* x, const float* weight, float weight_offset, float eps, int64_t rows,
                int64_t cols, float* out) override;
