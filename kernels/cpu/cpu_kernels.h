@@ -29,7 +29,7 @@ inline constexpr int32_t kActivationBlock = 32;
 // A value is an outlier when its magnitude is above this many times the row's root mean square and
 // it is one of the kBlockOutliersMax largest of its block. On SmolLM2-135M Q4_1 every sixth block
 // has one; without outliers the mean error of a log-probability is more than twice as large.
-inline constexpr float kOutlierFactor = 5.0F;
+inline constexpr float kOutlierFactor = 4.0F;
 inline constexpr int32_t kBlockOutliersMax = 3;
 
 // Facts of one block of a quantised row. A value is scale * q with whole q.
