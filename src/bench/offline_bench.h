@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,8 @@ class OfflineBench final {
   StatusOr<std::vector<std::shared_ptr<Stream>>> RunStreams(std::vector<Request> requests);
   StatusOr<double> MeasurePrompt(const OfflineRow& row);
   StatusOr<double> MeasureStreams(const OfflineRow& row);
+  // None: there was no moment in which all streams were seen at work.
+  StatusOr<std::optional<double>> TryStreams(const OfflineRow& row);
 
   Engine& engine_;
   const ModelWork& work_;

@@ -22,13 +22,13 @@ def bench(*arguments, timeout=600):
 @pytest.mark.sanitized
 def test_offline_measures_each_row_against_a_bound(tmp_path):
     result = bench(
-        *["offline", MODEL, "--prompt", "24", "--generate", "4", "--depth", "0,40"],
+        *["offline", MODEL, "--prompt", "24", "--generate", "48", "--depth", "0,40"],
         *["--streams", "2", "--stream-prompt", "8", "--repetitions", "2", "--threads", "2"],
         *["--json", tmp_path / "out.json", "--svg", tmp_path / "out.svg"],
     )
     assert result.returncode == 0, result.stderr
     report = json.loads((tmp_path / "out.json").read_text())
-    names = ["pp24", "pp24 @ 40", "tg4", "tg4 @ 40", "tg4 x 2 @ 8"]
+    names = ["pp24", "pp24 @ 40", "tg48", "tg48 @ 40", "tg48 x 2 @ 8"]
     assert [row["name"] for row in report["rows"]] == names
     assert report["threads"] == 2
     # 96.4 MB of Q4_1 and Q8_0, and 30 layers of 2 x 3 heads of 64 halves.
