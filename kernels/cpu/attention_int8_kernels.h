@@ -38,9 +38,8 @@ struct SixteenPairs {
   return reinterpret_cast<PairRegister>(
       _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
 #else
-  PairRegister pairs;
-  for (int i = 0; i < 2 * kRegisterFloats; ++i) pairs[i] = from[i];
-  return pairs;
+  typedef int8_t Bytes __attribute__((vector_size(2 * kRegisterFloats), aligned(1), may_alias));
+  return __builtin_convertvector(*reinterpret_cast<const Bytes*>(from), PairRegister);
 #endif
 }
 
