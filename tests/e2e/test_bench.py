@@ -19,7 +19,6 @@ def bench(*arguments, timeout=600):
     )
 
 
-@pytest.mark.sanitized
 def test_offline_measures_each_row_against_a_bound(tmp_path):
     result = bench(
         *["offline", MODEL, "--prompt", "24", "--generate", "48", "--depth", "0,40"],
