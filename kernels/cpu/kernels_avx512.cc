@@ -35,7 +35,6 @@ struct Avx512 {
   static Ints ShiftRight(Ints a, int bits) {
     return _mm512_srli_epi32(a, static_cast<unsigned>(bits));
   }
-  static Ints AddInts(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
   static Ints SubtractShifted(Ints a, int32_t b, int bits) {
     return _mm512_sub_epi32(a, ShiftLeft(_mm512_set1_epi32(b), bits));
   }

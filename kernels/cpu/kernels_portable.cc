@@ -40,14 +40,6 @@ struct Portable {
     for (uint8_t& byte : a.byte) byte = static_cast<uint8_t>(byte >> bits);
     return a;
   }
-  static Ints ShiftLeft(Ints a, int bits) {
-    for (int32_t& lane : a.lane) lane = static_cast<int32_t>(static_cast<uint32_t>(lane) << bits);
-    return a;
-  }
-  static Ints AddInts(Ints a, const Ints& b) {
-    for (int i = 0; i < kLanes; ++i) a.lane[i] += b.lane[i];
-    return a;
-  }
   static Ints SubtractShifted(Ints a, int32_t b, int bits) {
     for (int32_t& lane : a.lane) lane -= b * (1 << bits);
     return a;
